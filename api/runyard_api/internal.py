@@ -1,0 +1,122 @@
+"""The runtime's internal API, version 1: models shared by the runtime (server) and runyard_clients (client).
+
+PUT  /internal/v1/runs/{id}              RunStart → 201 started | 200 already mine or terminal (RunHeld);
+                                         409 Held|Stale|Early, 429 NoSlot, 503 Draining as ErrorBody
+POST /internal/v1/runs/{id}/cancel       CancelRequest → 202; 404 when the pod doesn't hold the run
+POST /internal/v1/runs/{id}/ack          204; the operator has recorded the terminal state
+GET  /internal/v1/runs/{id}/events       ?after=<event id> → lines of runyard_api.events, until the run ends;
+                                         an empty line every few seconds keeps the connection alive
+GET  /internal/v1/status                 NDJSON of StatusMessage: a snapshot first, then changes, `beat` every second
+POST /internal/v1/ping                   Ping → StatusMessage snapshot without runs: proof of life in both directions
+GET  /internal/v1/info                   RuntimeInfo
+GET  /internal/v1/graphs/{graph}/schemas GraphSchemas
+POST /internal/v1/threads/{id}/state     StateQuery → thread state JSON
+POST /internal/v1/threads/{id}/history   HistoryQuery → list of thread states, newest first
+POST /internal/v1/threads/{id}/update    StateUpdate → {checkpoint, configurable, checkpoint_id}; 409 while a run holds it
+Every call but /healthz carries `Authorization: Bearer <pod token>`.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runyard_api.states import CancelAction, RunState
+
+
+class _Message(BaseModel):
+    """Unknown fields are ignored: the other side may be two versions newer."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ErrorBody(_Message):
+    reason: str
+    detail: str
+    holder: str | None = None
+
+
+class RunStart(_Message):
+    """`transitions` is the leader lease's count; a pod refuses a lower one than it has seen."""
+
+    thread_id: str
+    graph_id: str
+    attempt: int = Field(ge=1)
+    transitions: int = 0
+
+
+class RunError(_Message):
+    """`error` is an exception class or reason, `message` one sentence."""
+
+    error: str
+    message: str
+
+
+class RunHeld(_Message):
+    """A run as its pod knows it. `state` is terminal once the row is; then `error` may be set."""
+
+    run_id: str
+    thread_id: str
+    attempt: int
+    state: RunState
+    error: RunError | None = None
+    rolled_back: bool = False
+
+
+class CancelRequest(_Message):
+    action: CancelAction = CancelAction.INTERRUPT
+    reason: str = ""
+
+
+class Ping(_Message):
+    transitions: int = 0
+
+
+class StatusMessage(_Message):
+    """`snapshot` carries everything; `run` carries one changed run; `beat` only proves life."""
+
+    kind: Literal["snapshot", "run", "beat"]
+    boot_id: str
+    slots: int
+    busy: int
+    draining: bool = False
+    versions: dict[str, str] = Field(default_factory=dict)
+    runs: tuple[RunHeld, ...] = ()
+
+
+class RuntimeInfo(_Message):
+    boot_id: str
+    slots: int
+    graphs: tuple[str, ...]
+    versions: dict[str, str]
+
+
+class GraphSchemas(_Message):
+    """JSON schemas; None where the graph declares none."""
+
+    graph_id: str
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+    state_schema: dict[str, Any] | None = None
+    config_schema: dict[str, Any] | None = None
+    context_schema: dict[str, Any] | None = None
+
+
+class StateQuery(_Message):
+    graph_id: str
+    checkpoint: dict[str, Any] | None = None
+    subgraphs: bool = False
+
+
+class HistoryQuery(_Message):
+    graph_id: str
+    limit: int = Field(default=10, ge=1, le=1000)
+    before: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+
+
+class StateUpdate(_Message):
+    graph_id: str
+    values: Any = None
+    as_node: str | None = None
+    checkpoint: dict[str, Any] | None = None

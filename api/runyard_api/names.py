@@ -1,0 +1,38 @@
+"""Names, labels and annotations of everything Runyard makes in a cluster, and ids derived from names. Deterministic."""
+
+import hashlib
+import uuid
+
+import orjson
+
+GROUP, VERSION = "runyard.dev", "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+LABEL_AGENT = f"{GROUP}/agent"
+LABEL_TEMPLATE_HASH = f"{GROUP}/template-hash"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY = "runyard"
+ANNOTATION_NONCE = f"{GROUP}/nonce"
+ANNOTATION_DRAINING = f"{GROUP}/draining"
+DEFAULT_USER = "default"
+RUNTIME_PORT = 8123
+_ASSISTANTS = uuid.UUID("6f1d5b0e-94d1-5f0e-8a55-6f6d8c9e2b11")
+
+
+def template_hash(template: object) -> str:
+    """Eight hex digits of a pod template's canonical JSON; equal templates give equal hashes whatever their key order."""
+    return hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+
+
+def agent_pod_name(agent: str, hash8: str, index: int) -> str:
+    """`<agent>-<hash>-<index>`; agent names are at most 40 characters, so a pod name is always a valid label."""
+    return f"{agent}-{hash8}-{index}"
+
+
+def system_assistant_id(graph_id: str) -> str:
+    """The uuid5 id of the assistant that every registered graph has."""
+    return str(uuid.uuid5(_ASSISTANTS, graph_id))
+
+
+def thread_key(namespace: str, thread_id: str) -> str:
+    """The work-queue key of a thread: one reconcile plans all its runs."""
+    return f"{namespace}/{thread_id}"

@@ -1,0 +1,46 @@
+"""What a run is asked to do: the part of a run request that the runtime executes, stored in the row's `kwargs`."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+StreamMode = Literal["values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints"]
+Durability = Literal["sync", "async", "exit"]
+Breakpoints = Literal["*"] | list[str]
+
+
+class Send(BaseModel):
+    """A node to run next with its own input."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    node: str
+    input: Any = None
+
+
+class Command(BaseModel):
+    """A LangGraph Command in JSON: resume a human's answer, update the state, go to a node."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    update: dict[str, Any] | list[tuple[str, Any]] | None = None
+    resume: Any = None
+    goto: str | Send | list[str | Send] | None = None
+
+
+class RunPayload(BaseModel):
+    """Everything the graph is called with. Stored as JSON; read by the runtime when it claims the run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    input: Any = None
+    command: Command | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    context: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    checkpoint: dict[str, Any] | None = None
+    stream_mode: list[StreamMode] = Field(default_factory=lambda: ["values"])
+    stream_subgraphs: bool = False
+    interrupt_before: Breakpoints | None = None
+    interrupt_after: Breakpoints | None = None
+    durability: Durability = "async"

@@ -1,0 +1,1 @@
+"""The command line: `runyard dev` and its companions."""

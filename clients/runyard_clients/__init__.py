@@ -1,0 +1,1 @@
+"""Typed clients of Runyard's own HTTP APIs."""

@@ -1,0 +1,1 @@
+"""The only code besides kopf's watches that talks to the Kubernetes API."""

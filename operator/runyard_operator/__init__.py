@@ -1,0 +1,1 @@
+"""The operator: reconciles Agent and Run."""

@@ -1,1 +1,1 @@
-"""The contract every part of Runyard shares: resources, names, rules, events, tokens, errors. Pure: no I/O, no clock."""
+"""The contract all parts of Runyard share: resources, names, rules, events, tokens, errors. Pure: no I/O, no clock."""

@@ -1,4 +1,4 @@
-"""What to do next for one thread. Pure; the operator (per reconcile) and the embedded dispatcher follow the same plan."""
+"""What to do next for one thread. Pure; the operator and the embedded dispatcher follow the same plan."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

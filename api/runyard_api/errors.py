@@ -96,7 +96,7 @@ class Draining(Unavailable):
 
 
 def error_for(status: int, reason: str, detail: str) -> RunyardError:
-    """The error class that a part at the other side of an internal API raised; an unknown pair gives the nearest base."""
+    """The error that the other side of an internal API raised; an unknown pair gives the nearest class."""
     classes: list[type[RunyardError]] = _all_classes(RunyardError)
     exact = [c for c in classes if c.status == status and c.reason == reason]
     near = [c for c in classes if c.status == status]

@@ -74,7 +74,7 @@ def events_from_lines(lines: bytes) -> Iterator[Event]:
 
 
 def first_base(now_ms: int, last_base: int) -> int:
-    """The id base of a run claimed now on a thread whose newest run had `last_base` (0: none). No clock orders events."""
+    """The id base of a run claimed now; `last_base` is that of its thread's newest run (0: none)."""
     return max(now_ms, last_base + 1)
 
 

@@ -12,7 +12,7 @@ GET  /internal/v1/info                   RuntimeInfo
 GET  /internal/v1/graphs/{graph}/schemas GraphSchemas
 POST /internal/v1/threads/{id}/state     StateQuery → thread state JSON
 POST /internal/v1/threads/{id}/history   HistoryQuery → list of thread states, newest first
-POST /internal/v1/threads/{id}/update    StateUpdate → {checkpoint, configurable, checkpoint_id}; 409 while a run holds it
+POST /internal/v1/threads/{id}/update    StateUpdate → {checkpoint, configurable, checkpoint_id}; 409 if a run holds it
 Every call but /healthz carries `Authorization: Bearer <pod token>`.
 """
 

@@ -19,7 +19,7 @@ _ASSISTANTS = uuid.UUID("6f1d5b0e-94d1-5f0e-8a55-6f6d8c9e2b11")
 
 
 def template_hash(template: object) -> str:
-    """Eight hex digits of a pod template's canonical JSON; equal templates give equal hashes whatever their key order."""
+    """Eight hex digits of a pod template's canonical JSON, whatever the order of its keys."""
     return hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
 
 

@@ -1,0 +1,72 @@
+"""What one thread does next, case by case."""
+
+import pytest
+
+from runyard_api.dispatch import SeenRun, ThreadPlan, plan_thread
+from runyard_api.states import CancelAction, RunState, Strategy
+
+INTERRUPT, ROLLBACK = CancelAction.INTERRUPT, CancelAction.ROLLBACK
+
+
+def run(
+    sequence: int,
+    *,
+    bound: bool = False,
+    state: RunState | None = None,
+    strategy: Strategy = Strategy.ENQUEUE,
+    cancel: CancelAction | None = None,
+) -> SeenRun:
+    chosen = state or (RunState.RUNNING if bound else RunState.PENDING)
+    return SeenRun(f"r{sequence}", sequence, chosen, strategy, bound, cancel)
+
+
+CASES = {
+    "a thread without runs has nothing to do": ([], ThreadPlan()),
+    "a first run is dispatched": ([run(1)], ThreadPlan(dispatch="r1")),
+    "a run on a pod is left alone": ([run(1, bound=True)], ThreadPlan()),
+    "the second waits for the first": ([run(2), run(1, bound=True)], ThreadPlan()),
+    "the lowest sequence goes first whatever the order seen": ([run(3), run(2)], ThreadPlan(dispatch="r2")),
+    "a finished run doesn't hold up the next": ([run(1, state=RunState.SUCCESS), run(2)], ThreadPlan(dispatch="r2")),
+    "a lost run, running but bound nowhere, is dispatched again": (
+        [run(1, state=RunState.RUNNING), run(2)],
+        ThreadPlan(dispatch="r1"),
+    ),
+    "a cancelled run on a pod is stopped and its successor waits": (
+        [run(1, bound=True, cancel=INTERRUPT), run(2)],
+        ThreadPlan(stop=(("r1", INTERRUPT),)),
+    ),
+    "a cancelled run in the queue ends at once and the next may start": (
+        [run(1, cancel=INTERRUPT), run(2)],
+        ThreadPlan(finish=(("r1", INTERRUPT),), dispatch="r2"),
+    ),
+    "a cancel of a queued run behind a running one ends it without touching the running one": (
+        [run(1, bound=True), run(2, cancel=ROLLBACK)],
+        ThreadPlan(finish=(("r2", ROLLBACK),)),
+    ),
+    "a new run with interrupt stops the running one and waits for its end": (
+        [run(1, bound=True), run(2, strategy=Strategy.INTERRUPT)],
+        ThreadPlan(stop=(("r1", INTERRUPT),)),
+    ),
+    "a new run with rollback ends the queued ones and stops the running one by rollback": (
+        [run(1, bound=True), run(2), run(3, strategy=Strategy.ROLLBACK)],
+        ThreadPlan(stop=(("r1", ROLLBACK),), finish=(("r2", ROLLBACK),)),
+    ),
+    "a rollback that was asked for isn't weakened by a newer interrupt": (
+        [run(1, bound=True, cancel=ROLLBACK), run(2, strategy=Strategy.INTERRUPT)],
+        ThreadPlan(stop=(("r1", ROLLBACK),)),
+    ),
+    "a newer run's strategy doesn't touch the runs after it": (
+        [run(1, strategy=Strategy.INTERRUPT), run(2)],
+        ThreadPlan(dispatch="r1"),
+    ),
+    "a finished run's strategy cancels nobody": (
+        [run(1, bound=True), run(2, strategy=Strategy.INTERRUPT, state=RunState.INTERRUPTED)],
+        ThreadPlan(),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_plan_thread(case: str) -> None:
+    runs, want = CASES[case]
+    assert plan_thread(runs) == want

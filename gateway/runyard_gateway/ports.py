@@ -1,0 +1,86 @@
+"""What the gateway needs from the world that executes runs. Two worlds exist: a cluster (kube_runs.py) and the embedded
+dispatcher (runyard_cli). Routes, relay and waits know these protocols alone; nothing else branches on the mode.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runyard_api.events import Event, EventId
+from runyard_api.internal import GraphSchemas, HistoryQuery, RunError, StateQuery, StateUpdate
+from runyard_api.states import CancelAction, RunState
+
+if TYPE_CHECKING:
+    from runyard_store.runs import RunRow
+
+
+class AgentEndpoint(Protocol):
+    """One agent pod's internal API; runyard_clients.runtime.RuntimeClient is one.
+
+    Every call raises the errors of runyard_api.errors; a pod that doesn't answer is Unavailable.
+    """
+
+    def events(self, run_id: str, after: EventId | None) -> AsyncIterator[Event]:
+        """The run's events after `after` (None: live ones alone), in order, until the run's end; NotFound if not held."""
+        ...
+
+    async def state(self, thread_id: str, query: StateQuery) -> dict[str, Any]: ...
+
+    async def history(self, thread_id: str, query: HistoryQuery) -> list[dict[str, Any]]: ...
+
+    async def update(self, thread_id: str, update: StateUpdate) -> dict[str, Any]: ...
+
+    async def schemas(self, graph_id: str) -> GraphSchemas: ...
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run as the world that executes it shows it.
+
+    `endpoint` is set while a pod holds the run; a newer `attempt` may have another one. `error` is set when it failed.
+    """
+
+    state: RunState
+    attempt: int = 0
+    endpoint: AgentEndpoint | None = None
+    error: RunError | None = None
+
+
+@dataclass(frozen=True)
+class AgentView:
+    """One agent: the graph ids it serves (empty: not discovered yet), and why it isn't ready when it isn't."""
+
+    name: str
+    graphs: tuple[str, ...]
+    ready: bool
+    created_at: datetime
+    reason: str = ""
+
+
+class Runs(Protocol):
+    """Executes runs whose rows are committed, and says how they do."""
+
+    async def submit(self, run: "RunRow") -> None:
+        """Hands a committed run over for execution. Idempotent; raises Unavailable when it could not be handed over."""
+        ...
+
+    async def cancel(self, run: "RunRow", action: CancelAction, reason: str) -> None:
+        """Asks for the run to stop; its row already says so. Returns before it has stopped; a finished run is no error."""
+        ...
+
+    def watch(self, run_id: str) -> AbstractAsyncContextManager[AsyncIterator[RunStatus]]:
+        """The run's present status first (pending when nothing is known of it yet), then each change.
+
+        The iterator ends after a finished status, or when the run has vanished: its row then says how it ended.
+        """
+        ...
+
+    def agents(self) -> Sequence[AgentView]:
+        """All agents, oldest first: of two that serve one graph id, the first owns it."""
+        ...
+
+    async def endpoint(self, agent_name: str) -> AgentEndpoint:
+        """A ready pod of the agent, waiting at most 30 s for one. Raises NotFound for no such agent, then Unavailable."""
+        ...

@@ -1,0 +1,31 @@
+"""`server` runs each scenario on both servers; `cluster` is the helm release itself."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e.servers import Cluster, Server, embedded, install
+
+
+@pytest.fixture(scope="session")
+def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with embedded(tmp_path_factory.mktemp("dev")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The native cluster with Runyard installed. It stays up, so that a next run finds it."""
+    cluster = Cluster()
+    install(cluster)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def cluster_server(cluster: Cluster) -> Server:
+    return cluster.server()
+
+
+@pytest.fixture(params=["embedded", pytest.param("cluster", marks=pytest.mark.cluster)])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(f"{request.param}_server")
+    return found

@@ -4,8 +4,9 @@ PUT  /internal/v1/runs/{id}              RunStart → 201 started | 200 already 
                                          409 Held|Stale|Early, 429 NoSlot, 503 Draining as ErrorBody
 POST /internal/v1/runs/{id}/cancel       CancelRequest → 202; 404 when the pod doesn't hold the run
 POST /internal/v1/runs/{id}/ack          204; the operator has recorded the terminal state
-GET  /internal/v1/runs/{id}/events       ?after=<event id> → lines of runyard_api.events, until the run ends;
-                                         an empty line every few seconds keeps the connection alive
+GET  /internal/v1/runs/{id}/events       ?after=<event id> → lines of runyard_api.events after it (without: from the
+                                         first; ?live=1: only what comes), until the run ends; an empty line every
+                                         few seconds keeps the connection alive
 GET  /internal/v1/status                 NDJSON of StatusMessage: a snapshot first, then changes, `beat` every second
 POST /internal/v1/ping                   Ping → StatusMessage snapshot without runs: proof of life in both directions
 GET  /internal/v1/info                   RuntimeInfo
@@ -52,7 +53,11 @@ class RunError(_Message):
 
 
 class RunHeld(_Message):
-    """A run as its pod knows it. `state` is terminal once the row is; then `error` may be set."""
+    """A run as its pod knows it. `state` is terminal once the row is; then `error` may be set.
+
+    `given_up`: this attempt stopped without an end (state stays running), because another attempt took the thread
+    (fenced) or the pod drains; the run is no longer in the pod's next snapshot.
+    """
 
     run_id: str
     thread_id: str
@@ -60,6 +65,7 @@ class RunHeld(_Message):
     state: RunState
     error: RunError | None = None
     rolled_back: bool = False
+    given_up: Literal["fenced", "drained"] | None = None
 
 
 class CancelRequest(_Message):

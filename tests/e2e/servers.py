@@ -1,4 +1,4 @@
-"""The two servers that the end-to-end tests run against: `runyard dev` as a process, and a helm release in a cluster."""
+"""The two servers the end-to-end tests run against: `runyard dev` as a process, and a helm release in a cluster."""
 
 import contextlib
 import json

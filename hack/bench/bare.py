@@ -1,4 +1,4 @@
-"""The floor: the same graph in one process with LangGraph's own saver on the same kind of database, no server around it.
+"""The floor: the same graph in one process, with LangGraph's own saver on the same kind of database.
 
 Used by __main__.py as the other side of the ratio.
 """

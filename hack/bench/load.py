@@ -47,7 +47,7 @@ class Gateway:
         return Latency(p50=cuts[9], p95=cuts[18])
 
     async def runs_per_second(self, graph: str, *, runs: int, concurrency: int) -> float:
-        """Streams `runs` runs to their ends, `concurrency` at a time, each on a thread made within the time measured."""
+        """Streams `runs` runs to their ends, `concurrency` at a time; making each one's thread is timed too."""
         places = asyncio.Semaphore(concurrency)
 
         async def one() -> None:

@@ -6,6 +6,7 @@ import re
 import uuid
 from typing import Any
 
+import httpx
 import pytest
 from tests.e2e.servers import AGENTS, Cluster, Server
 

@@ -1,0 +1,137 @@
+"""Threads: create, read, and what a state update leaves in the row. Called by gateway and runtime."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard_api.errors import AlreadyExists, Fenced, NotFound
+from runyard_api.states import ThreadState
+from runyard_store.database import Database
+from runyard_store.rows import ThreadRow, thread_row
+from runyard_store.tables import thread_leases, threads
+
+__all__ = ["ThreadRow", "ThreadState", "ThreadUpdate", "create_thread", "get_thread", "record_state"]
+
+
+@dataclass(frozen=True)
+class ThreadUpdate:
+    """What a state update leaves in the thread row; `values`, `interrupts` and `head` are JSON values or JSON bytes."""
+
+    values: Any
+    interrupts: Any
+    head: Any
+    status: ThreadState
+    now: datetime
+
+
+async def create_thread(
+    db: Database,
+    *,
+    thread_id: str,
+    user_id: str,
+    metadata: dict[str, Any],
+    config: dict[str, Any] | None = None,
+    if_exists: Literal["raise", "do_nothing"] = "raise",
+    now: datetime,
+) -> ThreadRow:
+    """Creates a thread; with do_nothing an existing one of the same user is returned as it is.
+
+    Raises AlreadyExists (also for another user's thread, whatever `if_exists` says), Invalid, Unavailable.
+    """
+    async with db.begin() as connection:
+        made = await insert_thread(
+            db, connection, thread_id=thread_id, user_id=user_id, metadata=metadata, config=config or {}, now=now
+        )
+        row = await _find(connection, threads.c.thread_id == thread_id)
+    if row is not None and (made or (if_exists == "do_nothing" and row.user_id == user_id)):
+        return row
+    raise AlreadyExists(f"Thread with ID {thread_id} already exists.")
+
+
+async def get_thread(db: Database, thread_id: str, user_id: str | None = None) -> ThreadRow:
+    """The thread; `user_id` None reads anybody's. Raises NotFound (another user's thread too), Unavailable."""
+    mine = threads.c.thread_id == thread_id
+    async with db.read() as connection:
+        row = await _find(connection, mine if user_id is None else mine & (threads.c.user_id == user_id))
+    if row is None:
+        raise NotFound(f"Thread with ID {thread_id} not found.")
+    return row
+
+
+async def record_state(db: Database, thread_id: str, epoch: int, change: ThreadUpdate) -> None:
+    """Writes what an update of the thread's state left, under the lease of `claim_thread`. Raises Fenced, Unavailable."""
+    async with db.single() as connection:
+        result = await connection.execute(
+            _RECORD_STATE,
+            {
+                "of_thread": thread_id,
+                "of_epoch": epoch,
+                "values": change.values,
+                "interrupts": change.interrupts,
+                "head": change.head,
+                "status": change.status,
+                "error": None,
+                "updated_at": change.now,
+                "state_updated_at": change.now,
+            },
+        )
+    if result.rowcount == 0:
+        raise Fenced(f"the lease of thread {thread_id} was taken by another writer")
+
+
+async def insert_thread(
+    db: Database,
+    connection: AsyncConnection,
+    *,
+    thread_id: str,
+    user_id: str,
+    metadata: dict[str, Any],
+    config: dict[str, Any],
+    now: datetime,
+) -> bool:
+    """Adds a thread and its lease row inside a transaction; False if the id exists (two creators may race for it)."""
+    add = (postgresql.insert if db.kind == "postgresql" else sqlite.insert)(threads).on_conflict_do_nothing()
+    values = {
+        "thread_id": thread_id,
+        "user_id": user_id,
+        "created_at": now,
+        "updated_at": now,
+        "metadata": metadata,
+        "config": config,
+        "status": ThreadState.IDLE,
+        "interrupts": {},
+        "run_seq": 0,
+        "unfinished": 0,
+    }
+    if (await connection.execute(add.values(values))).rowcount == 0:
+        return False
+    await connection.execute(
+        insert(thread_leases), {"thread_id": thread_id, "epoch": 0, "attempt": 0, "claimed_ms": 0, "last_base": 0}
+    )
+    return True
+
+
+async def _find(connection: AsyncConnection, where: ColumnElement[bool]) -> ThreadRow | None:
+    row = (await connection.execute(select(threads).where(where))).mappings().one_or_none()
+    return None if row is None else thread_row(row)
+
+
+_HELD = (
+    select(thread_leases.c.epoch)
+    .where(thread_leases.c.thread_id == bindparam("of_thread"), thread_leases.c.epoch == bindparam("of_epoch"))
+    .with_for_update(read=True)
+)
+_RECORD_STATE = (
+    update(threads)
+    .where(threads.c.thread_id == bindparam("of_thread"), _HELD.exists())
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("values", "interrupts", "head", "status", "error", "updated_at", "state_updated_at")
+        }
+    )
+)

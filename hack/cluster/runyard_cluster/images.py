@@ -1,0 +1,128 @@
+"""Image archives without a builder: one-layer OCI archives from our own binaries, and the names inside an archive.
+
+Called by `build`, `up` and `load`.
+"""
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runyard_cluster.errors import ClusterError
+from runyard_cluster.settings import COREDNS_IMAGE, PAUSE_IMAGE, PROBE_IMAGE, VOLUME_HELPER_IMAGE
+
+OCI = "application/vnd.oci.image"
+OWN_IMAGES = {
+    "pause": PAUSE_IMAGE,
+    "coredns": COREDNS_IMAGE,
+    "volume-helper": VOLUME_HELPER_IMAGE,
+    "probe": PROBE_IMAGE,
+}
+"""Name of the binary, which is also the entrypoint and the archive's name -> name of the image."""
+GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def archive_path(images: Path, binary: str) -> Path:
+    """Return where the archive of an image of our own lies."""
+    return images / f"{binary}.tar"
+
+
+def write_own_images(binaries: Path, images: Path) -> None:
+    """Write the archive of every image of our own; one that is newer than its binary stays."""
+    images.mkdir(parents=True, exist_ok=True)
+    for name, reference in OWN_IMAGES.items():
+        target, source = archive_path(images, name), binaries / name
+        if not source.exists():
+            raise ClusterError(f"The binary {source} is missing; `build` makes it.")
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            write_image(target, reference, source)
+
+
+def write_image(target: Path, reference: str, binary: Path) -> None:
+    """Write an OCI archive of one image that holds one static binary and runs it."""
+    blobs: dict[str, bytes] = {}
+
+    def put(data: bytes, media_type: str) -> dict[str, Any]:
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        blobs[digest] = data
+        return {"mediaType": f"{OCI}.{media_type}", "digest": digest, "size": len(data)}
+
+    architecture = {"architecture": GO_ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
+    layer = put(_layer(binary), "layer.v1.tar")
+    rootfs = {"type": "layers", "diff_ids": [layer["digest"]]}
+    settings = architecture | {"config": {"Entrypoint": [f"/{binary.name}"]}, "rootfs": rootfs}
+    config = put(json.dumps(settings).encode(), "config.v1+json")
+    body = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": config, "layers": [layer]}
+    names = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference}
+    manifest = put(json.dumps(body).encode(), "manifest.v1+json") | {"annotations": names, "platform": architecture}
+    _write_archive(target, {"schemaVersion": 2, "manifests": [manifest]}, blobs)
+
+
+def _layer(binary: Path) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as layer:
+        for folder in ("etc", "tmp"):
+            layer.addfile(_entry(folder, type_=tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755))
+        data = binary.read_bytes()
+        layer.addfile(_entry(binary.name, size=len(data), mode=0o755), io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _entry(name: str, *, size: int = 0, mode: int = 0o644, type_: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type = size, mode, type_
+    return entry
+
+
+def _write_archive(target: Path, index: Mapping[str, Any], blobs: Mapping[str, bytes]) -> None:
+    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
+    files |= {f"blobs/{digest.replace(':', '/')}": data for digest, data in blobs.items()}
+    partial = target.with_suffix(".partial")
+    with tarfile.open(partial, "w") as archive:
+        for name, data in files.items():
+            archive.addfile(_entry(name, size=len(data)), io.BytesIO(data))
+    partial.rename(target)
+
+
+def image_names(archive: Path) -> list[str]:
+    """Return the full names of the images in an OCI or docker archive; raises ClusterError when there are none."""
+    try:
+        with tarfile.open(archive) as tar:
+            members = set(tar.getnames())
+            names = _docker_names(tar) if "manifest.json" in members else _oci_names(tar)
+    except (OSError, KeyError, ValueError, tarfile.TarError) as error:
+        raise ClusterError(f"{archive} is not an image archive (OCI or docker): {error}") from None
+    if not names:
+        raise ClusterError(f"No image in {archive} has a name; give it one when it is written.")
+    return [full_name(name) for name in names]
+
+
+def _docker_names(tar: tarfile.TarFile) -> list[str]:
+    return [name for image in _json(tar, "manifest.json") for name in image.get("RepoTags") or ()]
+
+
+def _oci_names(tar: tarfile.TarFile) -> list[str]:
+    annotations = [manifest.get("annotations") or {} for manifest in _json(tar, "index.json")["manifests"]]
+    keys: Sequence[str] = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+    return [name for notes in annotations if (name := next((notes[key] for key in keys if key in notes), None))]
+
+
+def _json(tar: tarfile.TarFile, member: str) -> Any:
+    file = tar.extractfile(member)
+    if file is None:
+        raise ValueError(f"{member} is not a file")
+    return json.load(file)
+
+
+def full_name(name: str) -> str:
+    """Return an image's name as the kubelet looks it up: with registry, path and tag."""
+    first, slash, rest = name.partition("/")
+    if not slash:
+        name = f"docker.io/library/{name}"
+    elif "." not in first and ":" not in first and first != "localhost":
+        name = f"docker.io/{first}/{rest}"
+    return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:latest"

@@ -20,6 +20,7 @@ from langgraph_sdk.client import LangGraphClient
 ROOT = Path(__file__).parents[2]
 RELEASE = "runyard"
 AGENTS = f"{RELEASE}-agents"
+TEST_IMAGE = "docker.io/runyard/runyard-testgraphs:0.1.0"
 
 
 @dataclass
@@ -103,7 +104,9 @@ class Cluster:
 def install(cluster: Cluster) -> None:
     """Brings up two nodes, loads the images, installs the chart and the agents, and waits until all is ready."""
     cluster.tool("up", "--nodes", "2", timeout=1800)
-    run([sys.executable, str(ROOT / "hack" / "images"), "build"], timeout=1200)
+    images = [sys.executable, str(ROOT / "hack" / "images")]
+    run([*images, "build"], timeout=1200)
+    run([*images, "app", str(ROOT / "tests" / "graphs"), "--name", TEST_IMAGE], timeout=300)
     cluster.tool("load", *(str(p) for p in sorted((ROOT / "out" / "images").glob("*.tar"))))
     chart = str(ROOT / "charts" / "runyard")
     cluster.helm("upgrade", "--install", RELEASE, chart, "-n", RELEASE, "--create-namespace", "--wait", "--timeout=5m")

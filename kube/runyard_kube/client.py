@@ -1,7 +1,7 @@
 """The async client of the Kubernetes API: one method per verb, raw JSON in and out, every call bounded in time.
 
-Used by the operator, the gateway and the informer. Logs in through `kubernetes.aio`; requests carry none of its generated
-models, which cost more time and memory than all the rest of a call.
+Used by the operator, the gateway and the informer. Logs in through `kubernetes.aio`; requests carry none of its
+generated models, which cost more time and memory than all the rest of a call.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class KubeClient:
     ) -> None:
         """Deletes one object; dependants follow in the background. Raises NotFound.
 
-        `uid`: raise Conflict unless it is still this very object. `grace_seconds`: for pods, 0: at once, None: their own.
+        `uid`: raise Conflict unless it is still this object. `grace_seconds`: for pods; 0: at once, None: their own.
         """
         body: Manifest = {"propagationPolicy": "Background"}
         if uid is not None:

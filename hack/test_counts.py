@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Adds up what each test layer counted and prints it: hack/test_counts.py FOLDER LAYER…  Called by `make test`.
 
-Reads FOLDER/LAYER.xml, which pytest wrote. Exit code 1 if a layer has no report, ran nothing, failed, or skipped: that could not run is a failure here, so that a green run means that everything ran.
+Reads FOLDER/LAYER.xml, which pytest wrote. Exit code 1 if a layer has no report, ran nothing, failed, or skipped
+one: a test that could not run is a failure here, so that a green run means that everything ran.
 """
 
 import sys

@@ -1,0 +1,72 @@
+"""The command `runyard` (also installed as `kubectl-runyard`): options, help, and errors as one plain sentence.
+
+Each command only parses; the work is in the module it imports when it runs, so that `--help` is quick.
+"""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from runyard_cli.failure import CommandError
+
+app = typer.Typer(
+    name="runyard",
+    help="Runyard: AI-agent runs and sandboxes, native to Kubernetes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"runyard {version('runyard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Runyard: AI-agent runs and sandboxes, native to Kubernetes."""
+
+
+@app.command()
+def dev(
+    config: Annotated[Path, typer.Option(help="The project's langgraph.json.")] = Path("langgraph.json"),
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address to listen on. Given, requests for any host name are answered; "
+            "by default only those for localhost.  [default: 127.0.0.1]"
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 2024,
+    state: Annotated[Path, typer.Option(help="Folder for threads, runs and checkpoints; kept.")] = Path(".runyard"),
+    slots: Annotated[int, typer.Option(help="Runs executed at the same time.", min=1, max=1000)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")] = False,
+) -> None:
+    """Serve a LangGraph project on this machine.
+
+    Runs the same gateway and runtime as in a cluster, in one process, on an sqlite database in the state folder.
+    It needs no key. Stop it with Ctrl-C; threads are there again at the next start, unfinished runs go on.
+    """
+    from runyard_cli.embedded.serve import Options, serve
+
+    serve(Options(config=config, host=host, port=port, state=state, slots=slots, as_json=as_json))
+
+
+def main() -> None:
+    """Entry point of the console scripts."""
+    try:
+        app()
+    except CommandError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"Error: {error}", markup=False, style="red")
+        raise SystemExit(1) from None

@@ -97,7 +97,10 @@ class Board:
             self._put(replace(entry, attempt=max(attempt, entry.attempt)))
 
     def heard(self, held: RunHeld) -> Entry | None:
-        """What the runtime says of a run. Gives the entry if that is news; None if not, or of an old attempt."""
+        """What the runtime says of a run. Gives the entry if that is news; None if not, or of an old attempt.
+
+        An attempt that the runtime gave up leaves the run unbound: the next attempt is due.
+        """
         entry = self._entries.get(held.run_id)
         if entry is None or held.attempt < entry.attempt:
             return None
@@ -105,7 +108,8 @@ class Board:
             entry,
             attempt=held.attempt,
             state=held.state,
-            bound=not held.state.finished,
+            bound=not held.state.finished and held.given_up is None,
+            stopping=None if held.given_up else entry.stopping,
             error=held.error,
             rolled_back=held.rolled_back,
         )

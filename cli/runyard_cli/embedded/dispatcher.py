@@ -56,8 +56,8 @@ class Rows(Protocol):
         """Ends a run that no runtime holds. Gives the row as it is then (the first end wins), None if it is gone."""
         ...
 
-    async def delete(self, run_id: str) -> None:
-        """Removes a run that never started; one that is gone already is no error."""
+    async def roll_back(self, run_id: str) -> None:
+        """Removes a run that no runtime holds and what it wrote; one that is gone already is no error."""
         ...
 
 
@@ -186,6 +186,9 @@ class Dispatcher:
                 self._started[entry.run_id] = self._clock()
                 self._report.run_started(entry)
             self._feeds.publish(entry.run_id, self._status(entry))
+            if held.given_up:
+                # As a failure of the thread, so that an attempt that breaks each time isn't repeated in a tight loop.
+                self._later(entry.thread_id, f"attempt {held.attempt} was given up")
         if held.state.finished and self._board.get(held.run_id) is None:
             self._spawn(self._acknowledge(held.run_id))
 
@@ -193,6 +196,7 @@ class Dispatcher:
         """A run has left the board: tell its watchers, look at its thread and at the line for its slot."""
         self._feeds.publish(entry.run_id, None if entry.rolled_back else self._status(entry))
         started = self._started.pop(entry.run_id, None)
+        self._failures.pop(entry.thread_id, None)
         self._report.run_ended(entry, None if started is None else self._clock() - started)
         self._wake(entry.thread_id)
         self._next_in_line()
@@ -242,7 +246,6 @@ class Dispatcher:
     async def _work(self, thread_id: str) -> None:
         try:
             await self._turn(thread_id)
-            self._failures.pop(thread_id, None)
         except RunyardError as error:
             self._later(thread_id, error.detail)
         except Exception:
@@ -273,7 +276,7 @@ class Dispatcher:
     async def _finish_waiting(self, run_id: str, action: CancelAction) -> None:
         """Ends a cancelled run that the runtime doesn't hold."""
         if action is CancelAction.ROLLBACK:
-            await self._rows.delete(run_id)
+            await self._rows.roll_back(run_id)
             self._vanished(run_id)
         else:
             await self._finish(run_id, RunState.INTERRUPTED, None)

@@ -44,7 +44,7 @@ class FakeRows:
     def __init__(self, *rows: RunRow) -> None:
         self.rows = {one.run_id: one for one in rows}
         self.ended: dict[str, tuple[RunState, RunError | None]] = {}
-        self.deleted: list[str] = []
+        self.rolled_back: list[str] = []
 
     async def get(self, run_id: str) -> RunRow:
         if run_id not in self.rows:
@@ -59,8 +59,8 @@ class FakeRows:
         body = error.model_dump() if error else None
         return row(run_id, status=state, error=body)
 
-    async def delete(self, run_id: str) -> None:
-        self.deleted.append(run_id)
+    async def roll_back(self, run_id: str) -> None:
+        self.rolled_back.append(run_id)
 
 
 class FakeRuntime:
@@ -257,6 +257,15 @@ async def test_a_run_missing_from_a_new_snapshot_is_lost_and_tried_again() -> No
         assert (await soon(runtime.started))[1].attempt == 2
 
 
+async def test_an_attempt_that_the_runtime_gives_up_is_followed_by_the_next() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime) as dispatcher:
+        await dispatcher.submit(row("a"))
+        assert (await soon(runtime.started))[1].attempt == 1
+        runtime.ends("a", RunState.RUNNING, given_up="drained")
+        assert (await soon(runtime.started))[1].attempt == 2
+
+
 async def test_a_cancel_reaches_the_runtime_once() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as dispatcher:
@@ -288,7 +297,7 @@ async def test_a_waiting_run_that_is_rolled_back_vanishes() -> None:
         await soon(runtime.started)
         await dispatcher.cancel(row("b", 2), CancelAction.ROLLBACK, "")
         assert await states(dispatcher, "b") in ([RunState.PENDING], [])
-    assert rows.deleted == ["b"]
+    assert rows.rolled_back == ["b"]
 
 
 async def test_watching_a_run_that_has_ended_gives_what_its_row_says() -> None:

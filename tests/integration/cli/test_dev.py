@@ -1,0 +1,135 @@
+"""`runyard dev` on examples/hello through the official SDK: streams, human answers, restarts, crashes."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.integration.cli.conftest import Start
+
+QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": "What is 6 times 7?"}]}
+SLOWLY: dict[str, Any] = {"seconds_per_token": 0.15}
+
+
+async def new_thread(client: Any) -> str:
+    return str((await client.threads.create())["thread_id"])
+
+
+async def texts(client: Any, thread: str) -> list[str]:
+    state = await client.threads.get_state(thread)
+    return [str(message["content"]) for message in state["values"]["messages"]]
+
+
+async def test_tokens_and_the_tool_call_arrive_before_the_run_has_ended(start: Start) -> None:
+    client = (await start()).client
+    thread = await new_thread(client)
+    seen: list[str] = []
+    status_at_first_token = ""
+    async for part in client.runs.stream(thread, "hello", input=QUESTION, stream_mode=["messages-tuple", "values"]):
+        if part.event == "messages":
+            message: dict[str, Any] = part.data[0]
+            seen.append(message["type"] if not message["content"] else str(message["content"]))
+            if not status_at_first_token:
+                status_at_first_token = (await client.runs.list(thread))[0]["status"]
+    assert status_at_first_token == "running"
+    assert "42" in seen
+    assert "".join(seen).endswith("I only put it into words.AIMessageChunk")
+    assert (await texts(client, thread))[-1].startswith("6 times 7 is 42.")
+
+
+async def test_a_person_answers_in_a_second_run(start: Start) -> None:
+    client = (await start()).client
+    thread = await new_thread(client)
+    request: dict[str, Any] = {"messages": [{"role": "user", "content": "The sea is lovely."}]}
+    asked: Any = await client.runs.wait(thread, "approval", input=request)
+    assert asked["__interrupt__"][0]["value"]["question"] == "Send this postcard?"
+    assert (await client.threads.get(thread))["status"] == "interrupted"
+    final: Any = await client.runs.wait(thread, "approval", command={"resume": "yes"})
+    assert final["messages"][-1]["content"] == "Sent: Dear friend, The sea is lovely. Yours, Runyard"
+    assert (await client.threads.get(thread))["status"] == "idle"
+
+
+async def test_ctrl_c_ends_cleanly_and_the_next_start_has_all_threads(start: Start) -> None:
+    dev = await start()
+    thread = await new_thread(dev.client)
+    await dev.client.runs.wait(thread, "hello", input=QUESTION)
+    before = await texts(dev.client, thread)
+    assert await dev.stop(signal.SIGINT) == 0
+
+    again = await start()
+    assert again.started["taken_up"] == 0
+    assert await texts(again.client, thread) == before
+    thanks: dict[str, Any] = {"messages": [{"role": "user", "content": "Thank you"}]}
+    await again.client.runs.wait(thread, "hello", input=thanks)
+    assert len(await texts(again.client, thread)) == len(before) + 2
+
+
+async def test_sigterm_ends_it_too(start: Start) -> None:
+    dev = await start()
+    assert await dev.stop(signal.SIGTERM) == 0
+
+
+async def test_ctrl_c_during_a_run_hands_it_to_the_next_start(start: Start) -> None:
+    dev = await start()
+    thread = await new_thread(dev.client)
+    run = await dev.client.runs.create(thread, "hello", input=QUESTION, context=SLOWLY)
+    await dev.event("run_started")
+    assert await dev.stop(signal.SIGINT) == 0
+    await goes_on(start, thread, run["run_id"])
+
+
+async def test_a_killed_process_loses_no_run(start: Start) -> None:
+    dev = await start()
+    thread = await new_thread(dev.client)
+    run = await dev.client.runs.create(thread, "hello", input=QUESTION, context=SLOWLY)
+    await dev.event("run_started")
+    await asyncio.sleep(0)
+    assert await dev.stop(signal.SIGKILL) == -signal.SIGKILL
+    await goes_on(start, thread, run["run_id"])
+
+
+async def goes_on(start: Start, thread: str, run_id: str) -> None:
+    """A new start takes the run up as attempt 2 and brings it to its end, each message once."""
+    dev = await start()
+    assert dev.started["taken_up"] == 1
+    joined: Any = await dev.client.runs.join(thread, run_id)
+    assert [message["type"] for message in joined["messages"]] == ["human", "ai", "tool", "ai"]
+    assert joined["messages"][-1]["content"].startswith("6 times 7 is 42.")
+    ended = await dev.event("run_ended")
+    assert (ended["run"], ended["state"]) == (run_id, "success")
+    assert (await dev.client.runs.get(thread, run_id))["status"] == "success"
+
+
+async def test_a_cancelled_run_stops_and_the_next_one_of_its_thread_goes(start: Start) -> None:
+    dev = await start()
+    thread = await new_thread(dev.client)
+    run = await dev.client.runs.create(thread, "hello", input=QUESTION, context={"seconds_per_token": 5})
+    queued = await dev.client.runs.create(thread, "hello", input=QUESTION)
+    await dev.event("run_started")
+    await dev.client.runs.cancel(thread, run["run_id"], wait=True)
+    assert (await dev.client.runs.get(thread, run["run_id"]))["status"] == "interrupted"
+    final: Any = await dev.client.runs.join(thread, queued["run_id"])
+    assert "42" in final["messages"][-1]["content"]
+
+
+async def test_more_runs_than_slots_all_end(start: Start) -> None:
+    client = (await start("--slots", "2")).client
+    ended: list[Any] = await asyncio.gather(*(client.runs.wait(None, "hello", input=QUESTION) for _ in range(8)))
+    assert all("42" in values["messages"][-1]["content"] for values in ended)
+
+
+async def test_another_host_name_is_refused_unless_a_host_was_given(start: Start, tmp_path: Path) -> None:
+    closed = await start()
+    opened = await start("--host", "127.0.0.1", state=tmp_path / "other")
+    async with httpx.AsyncClient(timeout=5) as http:
+        refused = await http.get(f"{closed.url}/ok", headers={"host": "evil.example"})
+        assert (refused.status_code, "evil.example" in refused.json()["detail"]) == (403, True)
+        assert (await http.get(f"{closed.url}/ok")).status_code == 200
+        assert (await http.get(f"{opened.url}/ok", headers={"host": "runyard.test"})).status_code == 200
+
+
+async def test_a_state_folder_with_a_long_path_works(start: Start, tmp_path: Path) -> None:
+    client = (await start(state=tmp_path / ("long" * 20) / ("path" * 20))).client
+    final: Any = await client.runs.wait(None, "hello", input=QUESTION)
+    assert "42" in final["messages"][-1]["content"]

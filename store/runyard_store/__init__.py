@@ -1,1 +1,1 @@
-"""The database: threads, leases, runs, the event log, keys; LangGraph's savers and store on the same database, fenced."""
+"""The database: threads, leases, runs, event log, keys; LangGraph's savers and store on the same database, fenced."""

@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class JsonText(TypeDecorator[Any]):
-    """A JSON document kept as text: no database parses it, so NULs, deep nesting and big numbers come back as they were.
+    """A JSON document kept as text: no database parses it, so NULs, depth and big numbers come back as they were.
 
     Binds any value orjson can write, or `bytes` that already are JSON; None is SQL NULL.
     """

@@ -2,14 +2,14 @@
 
 Called by the gateway (create, read), the operator (hand-written Runs, unheld ends) and the embedded dispatcher.
 Rows of `threads` count their unfinished runs: every change of a run's finished-ness changes the count in the same
-transaction, after the rows before it in this order: lease, run, thread.
+transaction (ending.py, finish.py).
 """
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,9 +18,13 @@ from runyard_api.errors import AlreadyExists, NotFound
 from runyard_api.payload import RunPayload
 from runyard_api.states import CancelAction, RunState, Strategy, ThreadState
 from runyard_store.database import Database
-from runyard_store.rows import RunRow, ThreadRow, resting_status, run_row, thread_row
-from runyard_store.tables import UNFINISHED, event_batches, runs, thread_leases, threads
+from runyard_store.ending import fence_out, leave_thread, lock_in_order, remove_run
+from runyard_store.pre_run import PreRun, restore
+from runyard_store.rows import RunRow, run_row
+from runyard_store.tables import UNFINISHED, runs, thread_leases, threads
 from runyard_store.threads import insert_thread
+from runyard_store.together import Together, bind, parameters
+from runyard_store.urls import Kind
 
 __all__ = [
     "NewRun",
@@ -42,8 +46,8 @@ MISSING = "Thread or assistant not found."
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """A run to admit. `thread_metadata` and `thread_config` are used if the thread is made here; `metadata` is the run's
-    own. `object_uid` is set for hand-written Runs, whose object exists already."""
+    """A run to admit. `thread_metadata` and `thread_config` are used if the thread is made here; `metadata` is the
+    run's own. `object_uid` is set for hand-written Runs, whose object exists already."""
 
     run_id: str
     thread_id: str
@@ -69,18 +73,10 @@ async def create_run(db: Database, new: NewRun, now: datetime) -> RunRow:
     Raises ThreadBusy (reject on a busy thread), NotFound (no such thread of this user), AlreadyExists, Invalid,
     Unavailable.
     """
-    async with db.begin() as connection:
-        thread = await _locked_thread(db, connection, new, now)
-        unfinished = await _unfinished_sequences(connection, new) if thread.unfinished else {}
-        if new.run_id in unfinished:
-            return await _known_run(connection, new)
-        admission = admit(new.multitask_strategy, last_sequence=thread.run_seq, unfinished=sorted(unfinished.values()))
-        values = _run_values(new, admission.sequence, now)
-        if not await _insert_run(db, connection, values):
-            return await _known_run(connection, new)
-        busy = _busy_values(thread, new, admission.sequence, now)
-        await connection.execute(update(threads).where(threads.c.thread_id == new.thread_id).values(busy))
-    return run_row(values)
+    try:
+        return await _admit(db, new, now)
+    except _RunIdTaken:
+        return await _known_run(db, new)
 
 
 async def get_run(db: Database, run_id: str, thread_id: str | None = None, user_id: str | None = None) -> RunRow:
@@ -158,31 +154,40 @@ async def finish_unheld(
     Unavailable.
     """
     async with db.begin() as connection:
-        run, thread = await _lock_in_order(connection, run_id)
+        run, thread = await lock_in_order(connection, run_id)
         if run.status.finished:
             return run
-        await _fence_out(connection, run)
+        await fence_out(connection, run)
         ended = {"status": state, "error": error, "updated_at": now, "ended_at": now}
         await connection.execute(update(runs).where(runs.c.run_id == run_id).values(ended))
         failed = error if state in (RunState.ERROR, RunState.TIMEOUT) else None
-        await _leave_thread(connection, thread, failed, now)
-        row = await _find(connection, runs.c.run_id == run_id)
-    assert row is not None
-    return row
+        await leave_thread(connection, thread, failed, now)
+    return replace(run, status=state, error=error, updated_at=now, ended_at=now)
 
 
 async def delete_run(db: Database, run_id: str, now: datetime) -> None:
-    """Removes a run and its events; an unfinished one is fenced out first. Nothing happens if it doesn't exist."""
+    """Removes a run and its events. An unfinished one is rolled back: fenced out, its checkpoints undone if it made
+    any. Nothing happens if the run doesn't exist. Raises Unavailable.
+    """
     async with db.begin() as connection:
         try:
-            run, thread = await _lock_in_order(connection, run_id)
+            run, thread = await lock_in_order(connection, run_id)
         except NotFound:
             return
         if not run.status.finished:
-            await _fence_out(connection, run)
-            await _leave_thread(connection, thread, None, now)
-        await connection.execute(delete(event_batches).where(event_batches.c.run_id == run_id))
-        await connection.execute(delete(runs).where(runs.c.run_id == run_id))
+            await _undo(db, connection, run)
+            await leave_thread(connection, thread, None, now)
+        await remove_run(connection, run_id)
+
+
+async def _undo(db: Database, connection: AsyncConnection, run: RunRow) -> None:
+    held = select(thread_leases.c.pre_run).where(
+        thread_leases.c.thread_id == run.thread_id, thread_leases.c.run_id == run.run_id
+    )
+    lease = (await connection.execute(held)).one_or_none()
+    if lease is not None:
+        await restore(db.kind, connection, run.thread_id, PreRun.from_json(lease.pre_run))
+        await fence_out(connection, run)
 
 
 @dataclass(frozen=True)
@@ -229,18 +234,31 @@ async def _unfinished_sequences(connection: AsyncConnection, new: NewRun) -> dic
     return {row.run_id: row.sequence for row in await connection.execute(query)}
 
 
-async def _known_run(connection: AsyncConnection, new: NewRun) -> RunRow:
-    row = await _find(connection, runs.c.run_id == new.run_id)
-    if row is None or row.thread_id != new.thread_id or row.user_id != new.user_id:
+async def _admit(db: Database, new: NewRun, now: datetime) -> RunRow:
+    async with db.begin() as connection:
+        thread = await _locked_thread(db, connection, new, now)
+        unfinished = await _unfinished_sequences(connection, new) if thread.unfinished else {}
+        if new.run_id in unfinished:
+            raise _RunIdTaken
+        admission = admit(new.multitask_strategy, last_sequence=thread.run_seq, unfinished=sorted(unfinished.values()))
+        values = _run_values(new, admission.sequence, now)
+        busy = _busy_values(thread, new, admission.sequence, now)
+        bound = {"of_thread": new.thread_id, **parameters(runs, **values), **parameters(threads, **busy)}
+        added, _ = await _ADD_RUN[db.kind].execute(db.kind, connection, bound)
+        if not added:
+            raise _RunIdTaken
+    return run_row(values)
+
+
+class _RunIdTaken(Exception):
+    """Rolls the transaction back: a run with this id was created before."""
+
+
+async def _known_run(db: Database, new: NewRun) -> RunRow:
+    row = await get_run(db, new.run_id)
+    if row.thread_id != new.thread_id or row.user_id != new.user_id:
         raise AlreadyExists(f"Run with ID {new.run_id} already exists.")
     return row
-
-
-async def _insert_run(db: Database, connection: AsyncConnection, values: dict[str, Any]) -> bool:
-    """Adds the row; False if its run id is taken."""
-    add = (postgresql.insert if db.kind == "postgresql" else sqlite.insert)(runs)
-    result = await connection.execute(add.on_conflict_do_nothing(index_elements=["run_id"]), values)
-    return result.rowcount == 1
 
 
 def _run_values(new: NewRun, sequence: int, now: datetime) -> dict[str, Any]:
@@ -274,6 +292,24 @@ def _run_values(new: NewRun, sequence: int, now: datetime) -> dict[str, Any]:
     }
 
 
+_BUSY_COLUMNS = ("run_seq", "unfinished", "status", "updated_at", "graph_id", "metadata")
+
+
+def _add_run(kind: Kind) -> Together:
+    add = postgresql.insert if kind == "postgresql" else sqlite.insert
+    row = bind(runs, *(c.name for c in runs.c))
+    return Together(
+        add(runs).values(row).on_conflict_do_nothing(index_elements=["run_id"]).returning(runs.c.run_id),
+        update(threads)
+        .where(threads.c.thread_id == bindparam("of_thread"))
+        .values(bind(threads, *_BUSY_COLUMNS))
+        .returning(threads.c.thread_id),
+    )
+
+
+_ADD_RUN: dict[Kind, Together] = {"postgresql": _add_run("postgresql"), "sqlite": _add_run("sqlite")}
+
+
 def _busy_values(thread: _Locked, new: NewRun, sequence: int, now: datetime) -> dict[str, Any]:
     return {
         "run_seq": sequence,
@@ -304,45 +340,3 @@ async def _find(connection: AsyncConnection, where: ColumnElement[bool]) -> RunR
 async def _select(db: Database, query: Select[Any]) -> list[RunRow]:
     async with db.read() as connection:
         return [run_row(row) for row in (await connection.execute(query)).mappings()]
-
-
-async def _lock_in_order(connection: AsyncConnection, run_id: str) -> tuple[RunRow, ThreadRow]:
-    """The run and its thread, with lease, run and thread locked in the order every writer keeps. Raises NotFound."""
-    lease_and_run = (
-        select(runs)
-        .join(thread_leases, thread_leases.c.thread_id == runs.c.thread_id)
-        .where(runs.c.run_id == run_id)
-        .with_for_update(of=[thread_leases, runs])
-    )
-    row = (await connection.execute(lease_and_run)).mappings().one_or_none()
-    if row is None:
-        raise NotFound(f"Run with ID {run_id} not found.")
-    thread = select(threads).where(threads.c.thread_id == row["thread_id"]).with_for_update()
-    return run_row(row), thread_row((await connection.execute(thread)).mappings().one())
-
-
-async def _fence_out(connection: AsyncConnection, run: RunRow) -> None:
-    """Takes the lease from the run's attempt, if it has it: nothing it writes counts from here on."""
-    await connection.execute(
-        update(thread_leases)
-        .where(thread_leases.c.thread_id == run.thread_id, thread_leases.c.run_id == run.run_id)
-        .values(epoch=thread_leases.c.epoch + 1, holder=None, run_id=None, pre_run=None)
-    )
-
-
-async def _leave_thread(
-    connection: AsyncConnection, thread: ThreadRow, error: dict[str, str] | None, now: datetime
-) -> None:
-    """One unfinished run less; without any left, the thread rests in the state its last run left, or in `error`."""
-    left = thread.unfinished - 1
-    thread = replace(thread, error=error or thread.error)
-    await connection.execute(
-        update(threads)
-        .where(threads.c.thread_id == thread.thread_id)
-        .values(
-            unfinished=left,
-            status=ThreadState.BUSY if left else resting_status(thread),
-            error=thread.error,
-            updated_at=now,
-        )
-    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, case, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,6 +13,8 @@ from runyard_api.states import ThreadState
 from runyard_store.database import Database
 from runyard_store.rows import ThreadRow, thread_row
 from runyard_store.tables import thread_leases, threads
+from runyard_store.together import Together, bind, of, parameters
+from runyard_store.urls import Kind
 
 __all__ = ["ThreadRow", "ThreadState", "ThreadUpdate", "create_thread", "get_thread", "record_state"]
 
@@ -63,20 +65,26 @@ async def get_thread(db: Database, thread_id: str, user_id: str | None = None) -
 
 
 async def record_state(db: Database, thread_id: str, epoch: int, change: ThreadUpdate) -> None:
-    """Writes what an update of the thread's state left, under the lease of `claim_thread`. Raises Fenced, Unavailable."""
+    """Writes what an update of the thread's state left, under the lease of `claim_thread`.
+
+    Raises Fenced, Unavailable.
+    """
     async with db.single() as connection:
         result = await connection.execute(
             _RECORD_STATE,
             {
                 "of_thread": thread_id,
                 "of_epoch": epoch,
-                "values": change.values,
-                "interrupts": change.interrupts,
-                "head": change.head,
-                "status": change.status,
-                "error": None,
-                "updated_at": change.now,
-                "state_updated_at": change.now,
+                **parameters(
+                    threads,
+                    values=change.values,
+                    interrupts=change.interrupts,
+                    head=change.head,
+                    status=change.status,
+                    error=None,
+                    updated_at=change.now,
+                    state_updated_at=change.now,
+                ),
             },
         )
     if result.rowcount == 0:
@@ -94,25 +102,24 @@ async def insert_thread(
     now: datetime,
 ) -> bool:
     """Adds a thread and its lease row inside a transaction; False if the id exists (two creators may race for it)."""
-    add = (postgresql.insert if db.kind == "postgresql" else sqlite.insert)(threads).on_conflict_do_nothing()
     values = {
-        "thread_id": thread_id,
-        "user_id": user_id,
-        "created_at": now,
-        "updated_at": now,
-        "metadata": metadata,
-        "config": config,
-        "status": ThreadState.IDLE,
-        "interrupts": {},
-        "run_seq": 0,
-        "unfinished": 0,
+        **parameters(
+            threads,
+            thread_id=thread_id,
+            user_id=user_id,
+            created_at=now,
+            updated_at=now,
+            metadata=metadata,
+            config=config,
+            status=ThreadState.IDLE,
+            interrupts={},
+            run_seq=0,
+            unfinished=0,
+        ),
+        **parameters(thread_leases, thread_id=thread_id, epoch=0, attempt=0, claimed_ms=0, last_base=0),
     }
-    if (await connection.execute(add.values(values))).rowcount == 0:
-        return False
-    await connection.execute(
-        insert(thread_leases), {"thread_id": thread_id, "epoch": 0, "attempt": 0, "claimed_ms": 0, "last_base": 0}
-    )
-    return True
+    made, _ = await _INSERT[db.kind].execute(db.kind, connection, values)
+    return made == 1
 
 
 async def _find(connection: AsyncConnection, where: ColumnElement[bool]) -> ThreadRow | None:
@@ -125,13 +132,28 @@ _HELD = (
     .where(thread_leases.c.thread_id == bindparam("of_thread"), thread_leases.c.epoch == bindparam("of_epoch"))
     .with_for_update(read=True)
 )
+_STATE_COLUMNS = ("values", "interrupts", "head", "error", "updated_at", "state_updated_at")
 _RECORD_STATE = (
     update(threads)
     .where(threads.c.thread_id == bindparam("of_thread"), _HELD.exists())
     .values(
-        {
-            name: bindparam(name)
-            for name in ("values", "interrupts", "head", "status", "error", "updated_at", "state_updated_at")
-        }
+        status=case((threads.c.unfinished > 0, ThreadState.BUSY.value), else_=of(threads, "status")),
+        **bind(threads, *_STATE_COLUMNS),
     )
 )
+_THREAD_COLUMNS = (
+    *("thread_id", "user_id", "created_at", "updated_at", "metadata", "config", "status", "interrupts"),
+    *("run_seq", "unfinished"),
+)
+_FRESH_LEASE = bind(thread_leases, "thread_id", "epoch", "attempt", "claimed_ms", "last_base")
+
+
+def _insert(kind: Kind) -> Together:
+    add = postgresql.insert if kind == "postgresql" else sqlite.insert
+    return Together(
+        add(threads).values(bind(threads, *_THREAD_COLUMNS)).on_conflict_do_nothing().returning(threads.c.thread_id),
+        add(thread_leases).values(_FRESH_LEASE).on_conflict_do_nothing().returning(thread_leases.c.thread_id),
+    )
+
+
+_INSERT: dict[Kind, Together] = {"postgresql": _insert("postgresql"), "sqlite": _insert("sqlite")}

@@ -12,7 +12,7 @@ Kind = Literal["sqlite", "postgresql"]
 
 @dataclass(frozen=True)
 class DatabaseUrl:
-    """`async_url` and `sync_url` are for SQLAlchemy; `path` is set for sqlite, `conninfo` (a libpq URI) for Postgres."""
+    """`async_url` and `sync_url` are for SQLAlchemy; `path` is set for sqlite, `conninfo` (a URI) for Postgres."""
 
     kind: Kind
     async_url: URL
@@ -22,7 +22,7 @@ class DatabaseUrl:
 
 
 def parse_url(url: str) -> DatabaseUrl:
-    """Reads `sqlite:////abs/path.db` or `postgresql://user@host/db`. Raises ValueError; the message holds no password."""
+    """Reads `sqlite:////abs/path.db` or `postgresql://user@host/db`. Raises ValueError, without the password."""
     try:
         parsed = make_url(url)
     except ArgumentError:

@@ -1,0 +1,68 @@
+"""The database roles of the services and what each may touch. Called by `prepare` with the owner's connection.
+
+Tables not named here are open to all three, LangGraph's included; the owner alone creates and alters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from psycopg import Connection, sql
+
+PRINCIPALS = ("gateway", "operator", "runtime")
+CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime")}
+"""Table -> principals that get no access at all: graph code runs with the runtime's role."""
+READ_ONLY = ("alembic_version",)
+
+
+@dataclass(frozen=True)
+class Role:
+    """A login role of one principal."""
+
+    principal: str
+    name: str
+    password: str
+
+
+def role_of(principal: str, url: str) -> Role:
+    """The role that a principal's own database URL names. Raises ValueError; the message holds no password."""
+    parts = urlsplit(url)
+    if not parts.username or not parts.password:
+        raise ValueError(f"the {principal}'s database URL names no user and password")
+    return Role(principal, unquote(parts.username), unquote(parts.password))
+
+
+def apply_roles(connection: Connection, roles: list[Role]) -> None:
+    """Creates or updates the roles and sets their rights, in one transaction. Safe to run again."""
+    with connection.transaction():
+        # Two Jobs at once would both find a role missing; the second waits here.
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('runyard-roles'))")
+        for role in roles:
+            _make(connection, role)
+            _grant(connection, role)
+
+
+def _make(connection: Connection, role: Role) -> None:
+    known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role.name,)).fetchone()
+    verb = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}") if known else sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
+    connection.execute(verb.format(sql.Identifier(role.name), sql.Literal(role.password)))
+
+
+def _grant(connection: Connection, role: Role) -> None:
+    name = sql.Identifier(role.name)
+    database = sql.Identifier(connection.info.dbname)
+    statements = [
+        sql.SQL("GRANT CONNECT ON DATABASE {database} TO {name}"),
+        sql.SQL("GRANT USAGE ON SCHEMA public TO {name}"),
+        sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}"),
+        sql.SQL("GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"),
+        sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {name}"),
+    ]
+    for statement in statements:
+        connection.execute(statement.format(name=name, database=database))
+    for table, closed_to in CLOSED.items():
+        if role.principal in closed_to:
+            connection.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(sql.Identifier(table), name))
+    for table in READ_ONLY:
+        revoke = sql.SQL("REVOKE INSERT, UPDATE, DELETE ON {} FROM {}")
+        connection.execute(revoke.format(sql.Identifier(table), name))

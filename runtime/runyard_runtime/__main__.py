@@ -1,0 +1,117 @@
+"""`runyard-runtime`: the process of an agent pod. Reads settings, starts the runtime, serves until SIGTERM, drains."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+import structlog
+import uvloop
+
+from runyard_api.errors import Unavailable
+from runyard_runtime.project import ProjectError
+from runyard_runtime.runtime import Runtime, start_runtime
+from runyard_runtime.serve import serve
+from runyard_runtime.settings import BadSetting, Settings, settings_from_env
+from runyard_store.database import Database, open_database
+from runyard_store.migrate import require_schema
+
+_T = TypeVar("_T")
+_DATABASE_PATIENCE_SECONDS = 60.0
+_log = structlog.get_logger(__name__)
+
+
+def main() -> None:
+    """Runs the runtime; ends with 1 and one line on stderr when it can't start."""
+    _configure_logs()
+    try:
+        settings = settings_from_env(os.environ)
+    except BadSetting as error:
+        sys.exit(str(error))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(_run(settings))
+        sys.stderr.flush()
+        sys.stdout.flush()
+        # Not sys.exit: it would wait for threads of sync graph code, which nothing can stop.
+        os._exit(code)
+
+
+async def _run(settings: Settings) -> int:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        db = await _database(settings)
+        runtime = await start_runtime(settings, db)
+    except ProjectError as error:
+        return _failed(settings, error.reason, str(error))
+    except (Unavailable, ValueError) as error:
+        return _failed(settings, "DatabaseUnavailable", str(error))
+    await _serve(settings, runtime, stopped)
+    await db.close()
+    return 0
+
+
+async def _serve(settings: Settings, runtime: Runtime, stopped: asyncio.Event) -> None:
+    server = await serve(runtime.app, port=settings.port)
+    _log.info("runtime ready", port=settings.port, slots=settings.slots, boot_id=runtime.boot_id)
+    await stopped.wait()
+    _log.info("runtime drains")
+    await runtime.drain()
+    await runtime.stop()
+    await server.stop()
+
+
+async def _database(settings: Settings) -> Database:
+    db = await open_database(settings.database_url, settings.pool_size)
+    await _patiently(lambda: require_schema(db))
+    return db
+
+
+async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Tries again while the database doesn't answer or isn't migrated yet, for a minute. Raises Unavailable."""
+    until = asyncio.get_running_loop().time() + _DATABASE_PATIENCE_SECONDS
+    while True:
+        try:
+            return await call()
+        except Unavailable as error:
+            if asyncio.get_running_loop().time() >= until:
+                raise
+            _log.warning("runtime waits for the database", error=error.detail)
+        await asyncio.sleep(1.0)
+
+
+def _failed(settings: Settings, reason: str, message: str) -> int:
+    """Says why the start failed where the operator looks for it: the container's termination message."""
+    print(f"{reason}: {message}", file=sys.stderr)
+    if settings.termination_log is not None:
+        _leave(settings.termination_log, orjson.dumps({"reason": reason, "message": message[:1000]}))
+    return 1
+
+
+def _leave(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        _log.debug("no termination message", error=str(error))
+
+
+def _configure_logs() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    main()

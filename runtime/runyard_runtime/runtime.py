@@ -1,0 +1,137 @@
+"""The runtime as one object: what `__main__` serves in an agent pod and `runyard dev` runs in its own process.
+
+runtime = await start_runtime(settings)         # imports the graphs, opens the database
+server = await serve(runtime.app, uds=path)     # or port=…
+…
+await runtime.drain(); await server.stop(); await runtime.stop()
+"""
+
+import asyncio
+import os
+import platform
+import uuid
+from importlib.metadata import version
+
+import structlog
+from starlette.applications import Starlette
+
+from runyard_api.internal import RuntimeInfo, StatusMessage
+from runyard_runtime.app import Services, create_app
+from runyard_runtime.attempt import Engine
+from runyard_runtime.graph_loop import GraphLoop
+from runyard_runtime.graphs import Graphs, load_graphs
+from runyard_runtime.project import Project, apply_project, read_project
+from runyard_runtime.registry import Registry
+from runyard_runtime.settings import Settings
+from runyard_runtime.status import StatusHub
+from runyard_runtime.threads import Threads
+from runyard_store.checkpoints import open_checkpointers
+from runyard_store.database import Database, open_database
+
+_log = structlog.get_logger(__name__)
+_LAST_STOP_SECONDS = 10.0
+
+
+async def start_runtime(settings: Settings, db: Database | None = None) -> "Runtime":
+    """Imports the graphs and opens what runs need; nothing listens yet. `db` is borrowed; None opens one of its own.
+
+    Call it on the loop that will serve the app. Raises ProjectError (NoGraphs, BadProject, ImportFailed), Unavailable.
+    """
+    project = read_project(settings.config, settings.graphs)
+    loop = GraphLoop(settings.slots)
+    loop.start()
+    try:
+        graphs = await loop.run(_import_graphs(project))
+        opened = db or await open_database(settings.database_url, settings.pool_size)
+        checkpointers = await loop.run(open_checkpointers(settings.database_url, settings.pool_size))
+    except BaseException:
+        await loop.stop()
+        raise
+    engine = Engine(
+        db=opened,
+        graphs=graphs,
+        graph_loop=loop,
+        checkpointers=checkpointers,
+        recursion_limit=settings.recursion_limit,
+        stop_grace_seconds=settings.stop_grace_seconds,
+    )
+    return Runtime(settings, engine, owns_db=db is None)
+
+
+class Runtime:
+    """A started runtime. `app` is the ASGI app to serve, `boot_id` new for each start."""
+
+    def __init__(self, settings: Settings, engine: Engine, *, owns_db: bool) -> None:
+        self.boot_id = uuid.uuid4().hex
+        self._settings, self._engine, self._owns_db = settings, engine, owns_db
+        self._versions = {name: version(name) for name in ("runyard", "langgraph")}
+        self._versions["python"] = platform.python_version()
+        holder = f"{settings.pod_name}/{self.boot_id}"
+        self._hub = StatusHub(self._status)
+        self.registry = Registry(engine, slots=settings.slots, holder=holder, publish=self._hub.publish)
+        self.app = self._make_app(holder)
+
+    async def drain(self, seconds: float | None = None) -> None:
+        """Takes no new run, lets the held ones stop at a step boundary within `seconds` (None: the setting), then stops
+        them at once. They go on elsewhere; the app still answers meanwhile."""
+        self.registry.draining = True
+        self._hub.nudge()
+        patience = self._settings.drain_seconds if seconds is None else seconds
+        await self.registry.settled()
+        for attempt in self.registry.running():
+            attempt.drain(now=False)
+        await self._all_over(patience)
+        for attempt in self.registry.running():
+            attempt.drain(now=True)
+        await self._all_over(_LAST_STOP_SECONDS)
+
+    async def stop(self) -> None:
+        """Ends the status streams, the graph loop and the connections. Runs that aren't drained are left to others."""
+        self._hub.close()
+        engine = self._engine
+        if engine.graph_loop.alive:
+            await engine.graph_loop.run(engine.checkpointers.close())
+        await engine.graph_loop.stop()
+        if self._owns_db:
+            await engine.db.close()
+
+    async def _all_over(self, seconds: float) -> None:
+        waits = [asyncio.ensure_future(attempt.wait()) for attempt in self.registry.running()]
+        if waits:
+            await asyncio.wait(waits, timeout=seconds)
+
+    def _make_app(self, holder: str) -> Starlette:
+        services = Services(
+            db=self._engine.db,
+            registry=self.registry,
+            threads=Threads(self._engine, holder),
+            hub=self._hub,
+            snapshot=lambda: self._status().model_copy(update={"runs": ()}),
+            info=self._info,
+            healthy=lambda: self._engine.graph_loop.alive,
+        )
+        return create_app(services, token_sha256=self._settings.token_sha256)
+
+    def _status(self) -> StatusMessage:
+        registry = self.registry
+        return StatusMessage(
+            kind="snapshot",
+            boot_id=self.boot_id,
+            slots=registry.slots,
+            busy=registry.busy,
+            draining=registry.draining,
+            versions=self._versions,
+            runs=tuple(registry.reports()),
+        )
+
+    def _info(self) -> RuntimeInfo:
+        graphs = self._engine.graphs.ids
+        return RuntimeInfo(boot_id=self.boot_id, slots=self._settings.slots, graphs=graphs, versions=self._versions)
+
+
+async def _import_graphs(project: Project) -> Graphs:
+    """On the graph loop: what user modules make at import belongs to the loop that will run it."""
+    apply_project(project, os.environ)
+    for key in project.ignored:
+        _log.warning("langgraph.json has a key without effect here", key=key)
+    return load_graphs(project)

@@ -1,18 +1,30 @@
 """The gateway's ASGI application, put together from its settings and what it depends on; started by __main__ and by
 `runyard dev`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
+from runyard_gateway import failures
+from runyard_gateway.auth import Authentication, KeyCache
+from runyard_gateway.context import Context
+from runyard_gateway.handover import Handover
+from runyard_gateway.middleware import RequestContext
 from runyard_gateway.ports import Runs
+from runyard_gateway.routes import assistants, meta, runs, submission, thread_state, threads
 from runyard_gateway.settings import Settings
+from runyard_gateway.state import ThreadStates
+from runyard_store.database import Database
 
-if TYPE_CHECKING:
-    from runyard_store.database import Database
+EXPOSED = ("Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next", "X-Request-Id")
+"""Response headers that a browser's scripts may read."""
 
 
 def _utc_now() -> datetime:
@@ -21,15 +33,59 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Deps:
-    """What the application is given: an open database and the world that executes runs. It closes neither."""
+    """What the application is given: an open database and the world that executes runs. It closes neither.
 
-    db: "Database"
+    Set `stopping` when the server begins to shut down: open streams end then, and their clients come back elsewhere.
+    """
+
+    db: Database
     runs: Runs
     now: Callable[[], datetime] = _utc_now
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def create_app(settings: Settings, deps: Deps) -> FastAPI:
-    """The application. Its lifespan starts and stops its background tasks."""
-    app = FastAPI(title="Runyard")
-    app.state.settings, app.state.deps = settings, deps
+    """The application. Its lifespan ends its background tasks."""
+    context = Context(
+        settings=settings,
+        db=deps.db,
+        runs=deps.runs,
+        now=deps.now,
+        handover=Handover(deps.db, deps.runs),
+        states=ThreadStates(deps.db, deps.runs),
+        stopping=deps.stopping,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await context.handover.close()
+
+    app = FastAPI(
+        title="Runyard",
+        description="Threads and runs of LangGraph agents, as LangGraph's SDKs speak to them.",
+        version=version("runyard"),
+        redoc_url=None,
+        lifespan=lifespan,
+        middleware=_middleware(settings, deps),
+    )
+    app.state.context = context
+    failures.install(app)
+    for module in (meta, assistants, threads, thread_state, submission, runs):
+        app.include_router(module.router)
     return app
+
+
+def _middleware(settings: Settings, deps: Deps) -> list[Middleware]:
+    """From the outside in."""
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("*",),
+            allow_headers=("*",),
+            expose_headers=EXPOSED,
+        ),
+        Middleware(RequestContext),
+        Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db)),
+    ]

@@ -2,7 +2,7 @@
 dispatcher (runyard_cli). Routes, relay and waits know these protocols alone; nothing else branches on the mode.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,8 +22,11 @@ class AgentEndpoint(Protocol):
     Every call raises the errors of runyard_api.errors; a pod that doesn't answer is Unavailable.
     """
 
-    def events(self, run_id: str, after: EventId | None) -> AsyncIterator[Event]:
-        """The run's events after `after` (None: live ones alone), in order, until the run's end; NotFound if not held."""
+    def event_batches(
+        self, run_id: str, after: EventId | None = None, *, live: bool = False
+    ) -> AsyncGenerator[list[Event], None]:
+        """The run's events after `after` (None: from the first; `live`: only what comes), those that arrived together
+        as one list, in order, until the run's end. Raises NotFound on the first step when the pod doesn't know it."""
         ...
 
     async def state(self, thread_id: str, query: StateQuery) -> dict[str, Any]: ...
@@ -67,7 +70,7 @@ class Runs(Protocol):
         ...
 
     async def cancel(self, run: "RunRow", action: CancelAction, reason: str) -> None:
-        """Asks for the run to stop; its row already says so. Returns before it has stopped; a finished run is no error."""
+        """Asks for the run to stop; its row already says so. Doesn't wait until it has; a finished run is no error."""
         ...
 
     def watch(self, run_id: str) -> AbstractAsyncContextManager[AsyncIterator[RunStatus]]:
@@ -82,5 +85,5 @@ class Runs(Protocol):
         ...
 
     async def endpoint(self, agent_name: str) -> AgentEndpoint:
-        """A ready pod of the agent, waiting at most 30 s for one. Raises NotFound for no such agent, then Unavailable."""
+        """A ready pod of the agent, waiting at most 30 s for one. Raises NotFound for no such agent, Unavailable."""
         ...

@@ -1,0 +1,146 @@
+"""Request bodies of the public API, as LangGraph's SDKs send them; the gateway judges what they ask for.
+
+A field that the contract has and this server doesn't implement is listed here, so that the gateway can refuse it by
+name (see `unsupported`); a field that nobody knows is refused too: no option is ever dropped in silence.
+"""
+
+from typing import Annotated, Any, Literal, get_args
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from runyard_api.payload import Command, Durability
+from runyard_api.states import Strategy
+
+WireStreamMode = Literal[
+    "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools"
+]
+"""`tools` is sent by chat UIs that have tool callbacks; it selects nothing here."""
+
+SMALL_INT = 2**31 - 1
+
+
+def _listed(value: object) -> object:
+    """One mode given as a bare string is a list of one. Raises ValueError for the one mode that LangGraph has alone."""
+    modes = [value] if isinstance(value, str) else value
+    if isinstance(modes, list) and "events" in modes:
+        raise ValueError(f"mode 'events' is not supported by this server; use {', '.join(get_args(WireStreamMode))}")
+    return modes
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Config(BaseModel):
+    """A LangGraph config. Keys beyond these go to the graph as they are."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    tags: list[str] | None = None
+    recursion_limit: int | None = Field(default=None, ge=1, le=SMALL_INT)
+    configurable: dict[str, Any] | None = None
+
+
+class ThreadCreate(_Body):
+    """POST /threads."""
+
+    thread_id: UUID | None = None
+    metadata: dict[str, Any] | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+    ttl: Any = None
+    supersteps: list[Any] | None = None
+
+    def unsupported(self) -> tuple[str, ...]:
+        """Names of the options given that this server doesn't implement."""
+        return _given(self, "ttl", "supersteps")
+
+
+class RunCreate(_Body):
+    """POST …/runs, …/runs/stream and …/runs/wait, on a thread or stateless. None means the field's default."""
+
+    assistant_id: str = Field(min_length=1, max_length=256)
+    input: Any = None
+    command: Command | None = None
+    metadata: dict[str, Any] | None = None
+    config: _Config | None = None
+    context: dict[str, Any] | None = None
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    stream_mode: Annotated[list[WireStreamMode] | None, BeforeValidator(_listed)] = None
+    stream_subgraphs: bool | None = None
+    stream_resumable: bool | None = Field(default=None, description="Every run is resumable here, whatever this says.")
+    multitask_strategy: Strategy | None = None
+    if_not_exists: Literal["create", "reject"] | None = None
+    on_disconnect: Literal["cancel", "continue"] | None = None
+    on_completion: Literal["delete", "keep"] | None = Field(default=None, description="Stateless runs only.")
+    checkpoint: dict[str, Any] | None = None
+    checkpoint_id: str | None = None
+    checkpoint_during: bool | None = None
+    durability: Durability | None = None
+    after_seconds: float | None = None
+    webhook: Any = None
+    feedback_keys: list[str] | None = None
+    langsmith_tracer: Any = Field(default=None, description="Accepted and ignored: this server doesn't trace.")
+    strict_resume: Any = Field(default=None, description="Accepted and ignored: a hint.")
+    reason: Any = Field(default=None, description="Accepted and ignored: a hint.")
+
+    def unsupported(self) -> tuple[str, ...]:
+        """Names of the options given that this server doesn't implement."""
+        return _given(self, "after_seconds", "webhook", "feedback_keys")
+
+
+class CheckpointRef(BaseModel):
+    """A checkpoint as clients name it; what they add beyond these is of no meaning to a look-up."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    checkpoint_map: dict[str, Any] | None = None
+
+
+class StateAtCheckpoint(_Body):
+    """POST /threads/{id}/state/checkpoint. `select` is a hint of newer SDKs: the whole state is a valid answer."""
+
+    checkpoint: CheckpointRef
+    subgraphs: bool | None = None
+    select: Any = None
+
+
+class StateWrite(_Body):
+    """POST /threads/{id}/state."""
+
+    values: Any = None
+    as_node: str | None = None
+    checkpoint: CheckpointRef | None = None
+    checkpoint_id: str | None = None
+
+
+class HistoryRead(_Body):
+    """POST /threads/{id}/history. `before`: a checkpoint id, a checkpoint, or a config with a checkpoint in it."""
+
+    limit: int | None = Field(default=None, ge=1, le=1000)
+    before: str | dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: CheckpointRef | None = None
+    select: Any = None
+
+
+class AssistantSearch(_Body):
+    """POST /assistants/search and /assistants/count (which uses the filters alone)."""
+
+    metadata: dict[str, Any] | None = None
+    graph_id: str | None = None
+    name: str | None = None
+    limit: int | None = Field(default=None, ge=1, le=1000)
+    offset: int | None = Field(default=None, ge=0, le=SMALL_INT)
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+
+def _given(body: BaseModel, *names: str) -> tuple[str, ...]:
+    """Those of the fields that were given a value that means something: not null, zero, empty or false."""
+    return tuple(name for name in names if getattr(body, name))

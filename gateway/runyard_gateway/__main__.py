@@ -1,0 +1,96 @@
+"""`runyard-gateway`: reads the settings, opens what the application depends on, serves it until told to stop."""
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import structlog
+import uvicorn
+import uvloop
+
+from runyard_api.errors import RunyardError
+from runyard_clients.runtime import pooled_http
+from runyard_gateway.app import Deps, create_app
+from runyard_gateway.cluster.kube_runs import Cluster, KubeRuns
+from runyard_gateway.settings import ServerSettings, read_environment
+from runyard_kube.client import KubeClient
+from runyard_store.database import open_database
+
+DATABASE_CONNECTIONS = 20
+SHUTDOWN_SECONDS = 20
+"""How long requests that are no streams may take to end after a stop."""
+
+
+class Server(uvicorn.Server):
+    """A uvicorn that tells the application when it is asked to stop: it waits for open streams, so they must end."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping, self._loop = stopping, asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        super().handle_exit(sig, frame)
+
+
+def main() -> None:
+    """Ends with one line on stderr, and status 2, when a setting is missing or wrong."""
+    configure_logs()
+    try:
+        settings = read_environment(os.environ)
+        token_key = Path(settings.token_key_file).read_bytes().strip()
+        uvloop.run(serve(settings, token_key))
+    except (ValueError, OSError, RunyardError) as error:
+        sys.exit(f"runyard-gateway can't start: {error}")
+
+
+async def serve(settings: ServerSettings, token_key: bytes) -> None:
+    """Serves until SIGTERM or SIGINT. Raises ValueError for a database URL or key that can't be used."""
+    if len(token_key) < 16:
+        raise ValueError(f"the key in {settings.token_key_file} is shorter than 16 bytes")
+    async with AsyncExitStack() as stack:
+        db = await open_database(settings.database_url, pool_size=DATABASE_CONNECTIONS)
+        stack.push_async_callback(db.close)
+        http = await stack.enter_async_context(pooled_http())
+        kube = await stack.enter_async_context(await KubeClient.open())
+        runs = KubeRuns(Cluster(kube, http, db, settings.agents_namespace, token_key, now=lambda: datetime.now(UTC)))
+        runs.start()
+        stack.push_async_callback(runs.stop)
+        stopping = asyncio.Event()
+        app = create_app(settings.app, Deps(db, runs, stopping=stopping))
+        config = uvicorn.Config(
+            app,
+            host="0.0.0.0",
+            port=settings.port,
+            http="httptools",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+        await Server(config, stopping).serve()
+
+
+def configure_logs() -> None:
+    """key=value lines on stderr, from our own loggers and from uvicorn's."""
+    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s logger=%(name)s event=%(message)r")
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Who a request comes from: an API key becomes its user, once, before any route. Plain ASGI; reads store.keys."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import Depends, Request
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runyard_api.errors import RunyardError, Unauthenticated
+from runyard_api.names import DEFAULT_USER
+from runyard_api.tokens import bearer, token_hash
+from runyard_gateway.failures import failure_of
+from runyard_store.database import Database
+from runyard_store.keys import user_of_key
+
+OPEN_PATHS = frozenset({"/", "/ok", "/info", "/docs", "/openapi.json"})
+"""What probes and chat UIs ask for before they have a key; it tells nothing but that a server is here."""
+CACHE_SECONDS, CACHE_SIZE = 10.0, 1024
+_ASK = "Provide a valid API key in the x-api-key header."
+
+
+class KeyCache:
+    """Users of keys that were valid a moment ago, by the key's hash; a revoked key works for CACHE_SECONDS more."""
+
+    def __init__(self, db: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._db, self._clock = db, clock
+        self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    async def user_of(self, key: str) -> str | None:
+        """The key's user, or None. Raises Unavailable."""
+        name, now = token_hash(key), self._clock()
+        if (known := self._known.get(name)) and known[1] > now:
+            return known[0]
+        user = await user_of_key(self._db, key)
+        self._known.pop(name, None)
+        if user is not None:
+            self._known[name] = (user, now + CACHE_SECONDS)
+            if len(self._known) > CACHE_SIZE:
+                self._known.popitem(last=False)
+        return user
+
+
+class Authentication:
+    """Puts the user into the request's state, or answers 401. With auth "none" everybody is the default user."""
+
+    def __init__(self, app: ASGIApp, *, auth: Literal["api-key", "none"], keys: KeyCache) -> None:
+        self._app, self._auth, self._keys = app, auth, keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            user = DEFAULT_USER if self._auth == "none" or _is_open(scope) else await self._user(Headers(scope=scope))
+        except RunyardError as error:
+            await failure_of(error)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["user"] = user
+        await self._app(scope, receive, send)
+
+    async def _user(self, headers: Headers) -> str:
+        key = headers.get("x-api-key") or bearer(headers.get("authorization"))
+        if not key:
+            raise Unauthenticated(_ASK)
+        user = await self._keys.user_of(key)
+        if user is None:
+            raise Unauthenticated(f"The API key is not valid. {_ASK}")
+        return user
+
+
+def _is_open(scope: Scope) -> bool:
+    return scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS"
+
+
+async def _user_of(request: Request) -> str:
+    user: str = request.state.user
+    return user
+
+
+User = Annotated[str, Depends(_user_of)]
+"""The id of the user a route acts for."""

@@ -1,0 +1,1 @@
+"""The gateway's world in a cluster: Run objects, the operator that executes them, and agent pods."""

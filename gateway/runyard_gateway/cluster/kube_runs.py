@@ -1,0 +1,177 @@
+"""Runs in a cluster: each is a Run object that the operator executes; its status tells the pod to read from.
+
+Implements ports.Runs on KubeClient and two informers; nothing polls but the sweep, which makes the objects of runs
+whose gateway died between the row and the object.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import httpx
+import structlog
+
+from runyard_api.crd import Manifest
+from runyard_api.errors import NotFound, RunyardError, Unavailable
+from runyard_api.run import cancel_patch, run_object
+from runyard_api.states import CancelAction, RunState
+from runyard_api.tokens import pod_token
+from runyard_clients.runtime import RuntimeClient
+from runyard_gateway.cluster.views import PodAddress, SeenAgent, SeenRun, by_age, seen_agent, seen_run
+from runyard_gateway.cluster.watchers import Watchers
+from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
+from runyard_kube import errors as kube_errors
+from runyard_kube.client import KubeClient
+from runyard_kube.informer import Informer, Target
+from runyard_kube.resources import AGENTS, RUNS
+from runyard_store.database import Database
+from runyard_store.runs import RunRow, finish_unheld, note_object, runs_without_object
+
+log = structlog.get_logger(__name__)
+SWEEP_SECONDS, ORPHANED_AFTER = 5.0, timedelta(seconds=10)
+ENDPOINT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What KubeRuns is given: the Agents' namespace, the key of pod tokens, and open clients that it won't close."""
+
+    kube: KubeClient
+    http: httpx.AsyncClient
+    db: Database
+    namespace: str
+    token_key: bytes
+    now: Callable[[], datetime]
+
+
+class KubeRuns:
+    """Runs between `start` and `stop`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._runs: Informer[SeenRun] = Informer(cluster.kube, Target(RUNS, cluster.namespace), seen_run)
+        self._agents: Informer[SeenAgent] = Informer(cluster.kube, Target(AGENTS, cluster.namespace), seen_agent)
+        self._watchers = Watchers()
+        self._runs.subscribe(self._watchers.on_change)
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to follow the cluster; until the Agents are known, calls that need them raise Unavailable."""
+        self._runs.start()
+        self._agents.start()
+        self._sweeper = asyncio.create_task(self._sweep(), name="sweep of runs without an object")
+
+    async def stop(self) -> None:
+        if self._sweeper:
+            self._sweeper.cancel()
+            await asyncio.wait({self._sweeper})
+        await self._runs.stop()
+        await self._agents.stop()
+
+    async def submit(self, run: RunRow) -> None:
+        """Creates the Run object, or finds that it is there, and keeps its uid in the row. Raises Unavailable."""
+        cluster = self._cluster
+        try:
+            made = await cluster.kube.create(RUNS, cluster.namespace, manifest_of(run, cluster.namespace))
+        except kube_errors.AlreadyExists:
+            made = await cluster.kube.get(RUNS, cluster.namespace, run.run_id)
+        except kube_errors.Invalid as error:
+            log.error("the API server refused a Run", run=run.run_id, reason=error.message)
+            failure = {"error": "Refused", "message": "The cluster refused the Run object of this run."}
+            await finish_unheld(cluster.db, run.run_id, RunState.ERROR, failure, cluster.now())
+            return
+        await note_object(cluster.db, run.run_id, made["metadata"]["uid"], cluster.now())
+
+    async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
+        """Asks by the object; one that is still to be made is made with the cancel in it. Raises Unavailable."""
+        if await self._patch_cancel(run, action, reason) or run.object_uid is not None:
+            return
+        await self.submit(run)
+        await self._patch_cancel(run, action, reason)
+
+    async def _patch_cancel(self, run: RunRow, action: CancelAction, reason: str) -> bool:
+        """False when there is no such object."""
+        name = self._watchers.name_of(run.run_id)
+        try:
+            await self._cluster.kube.patch(RUNS, self._cluster.namespace, name, cancel_patch(action, reason))
+        except kube_errors.NotFound:
+            return False
+        except kube_errors.Invalid as error:
+            # A stronger cancel is there already; the row was read before it was.
+            log.info("the API server refused a cancel", run=run.run_id, reason=error.message)
+        return True
+
+    @contextlib.asynccontextmanager
+    async def watch(self, run_id: str) -> AsyncIterator[AsyncIterator[RunStatus]]:
+        with self._watchers.watching(run_id) as watcher:
+            yield watcher.statuses(self._status_of)
+
+    def agents(self) -> Sequence[AgentView]:
+        """All agents, oldest first. Raises Unavailable before they are known: an unknown agent is no missing one."""
+        if not self._agents.synced.is_set():
+            raise Unavailable("The agents of the cluster are not known yet; try again.")
+        return by_age(self._agents.items())
+
+    async def endpoint(self, agent_name: str) -> AgentEndpoint:
+        """A ready pod of the agent, any of them; waits for one."""
+        changed = asyncio.Event()
+        unsubscribe = self._agents.subscribe(lambda _old, _new: changed.set())
+        try:
+            async with asyncio.timeout(ENDPOINT_SECONDS):
+                while True:
+                    agent = self._agents.get(agent_name)
+                    if agent is None and self._agents.synced.is_set():
+                        raise NotFound(f"Agent {agent_name} not found.")
+                    if agent and agent.pods:
+                        return self._client_of(random.choice(agent.pods))
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            raise Unavailable(f"Agent {agent_name} has no ready pod.") from None
+        finally:
+            unsubscribe()
+
+    def _status_of(self, run: SeenRun) -> RunStatus:
+        return RunStatus(run.state, run.attempt, self._client_of(run.pod) if run.pod else None, run.error)
+
+    def _client_of(self, pod: PodAddress) -> RuntimeClient:
+        cluster = self._cluster
+        token = pod_token(cluster.token_key, namespace=cluster.namespace, pod=pod.pod, nonce=pod.nonce)
+        return RuntimeClient(f"http://{pod.endpoint}", token=token, http=cluster.http)
+
+    async def _sweep(self) -> None:
+        """Makes the objects of runs that have waited for one too long, whichever gateway stored them."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                for run in await runs_without_object(self._cluster.db, self._cluster.now() - ORPHANED_AFTER):
+                    await self.submit(run)
+            except RunyardError as error:
+                log.warning("the sweep stopped early", reason=error.detail)
+            except Exception:
+                log.exception("the sweep broke")
+
+
+def manifest_of(run: RunRow, namespace: str) -> Manifest:
+    """The Run object of a stored run, with the cancel that its row asks for."""
+    payload = run.payload
+    manifest = run_object(
+        run_id=run.run_id,
+        namespace=namespace,
+        agent_name=run.agent_name,
+        graph_id=run.graph_id,
+        assistant_id=run.assistant_id,
+        thread_id=run.thread_id,
+        user_id=run.user_id,
+        sequence=run.sequence,
+        strategy=run.multitask_strategy,
+        on_disconnect=run.on_disconnect,
+        durability=payload["durability"],
+        stream_mode=payload["stream_mode"],
+    )
+    if run.cancel_action:
+        manifest["spec"] |= cancel_patch(run.cancel_action, run.cancel_reason or "")["spec"]
+    return manifest

@@ -1,0 +1,72 @@
+"""What Run and Agent objects say, cut down to what the gateway asks of them. Pure; parsed once per change."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from runyard_api.agent import Agent
+from runyard_api.crd import Manifest
+from runyard_api.internal import RunError
+from runyard_api.run import Run
+from runyard_api.states import RunState
+from runyard_gateway.ports import AgentView
+
+
+@dataclass(frozen=True)
+class PodAddress:
+    """Where an agent pod listens (`ip:port`) and what its token is made from."""
+
+    pod: str
+    nonce: str
+    endpoint: str
+
+
+@dataclass(frozen=True)
+class SeenRun:
+    """A Run object. `name` is its run id but for hand-written ones; `pod` is set while a pod holds the run."""
+
+    name: str
+    run_id: str
+    state: RunState
+    attempt: int
+    pod: PodAddress | None
+    error: RunError | None
+
+
+@dataclass(frozen=True)
+class SeenAgent:
+    """An Agent object; `pods` are those that take runs."""
+
+    view: AgentView
+    pods: tuple[PodAddress, ...]
+
+
+def seen_run(manifest: Manifest) -> SeenRun:
+    """Reads a Run object. Raises Invalid when it isn't one."""
+    run = Run.from_manifest(manifest)
+    status = run.status
+    pod = None
+    if status.state is RunState.RUNNING and status.pod_name and status.pod_nonce and status.endpoint:
+        pod = PodAddress(status.pod_name, status.pod_nonce, status.endpoint)
+    error = RunError(error=status.error.error, message=status.error.message) if status.error else None
+    return SeenRun(run.metadata.name, run.run_id, status.state, status.attempt or 0, pod, error)
+
+
+def seen_agent(manifest: Manifest) -> SeenAgent:
+    """Reads an Agent object. Raises Invalid when it isn't one."""
+    agent = Agent.from_manifest(manifest)
+    condition = agent.ready
+    why = "" if condition is None or agent.is_ready else f"{condition.reason}: {condition.message}"
+    made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
+    graphs = tuple(sorted(agent.status.graphs or agent.spec.graphs or ()))
+    pods = (
+        PodAddress(pod.name, pod.nonce, pod.endpoint)
+        for pod in agent.status.pods
+        if pod.ready and not pod.draining and pod.endpoint
+    )
+    return SeenAgent(AgentView(agent.metadata.name, graphs, agent.is_ready, made, why), tuple(pods))
+
+
+def by_age(agents: Iterable[SeenAgent]) -> list[AgentView]:
+    """Oldest first; of those made in the same second the name decides, so that every gateway sees one order."""
+    return sorted((agent.view for agent in agents), key=lambda view: (view.created_at, view.name))

@@ -1,0 +1,67 @@
+"""What goes on after the answer: handing committed runs over for execution, and cancelling runs whose client left.
+
+A committed run is never refused any more, so a world that doesn't answer is tried again in the background while the
+client's heartbeat runs. Used by the routes; calls Runs and the store.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from runyard_api.errors import NotFound, RunyardError
+from runyard_api.states import CancelAction
+from runyard_gateway.following import patiently
+from runyard_gateway.ports import Runs
+from runyard_store.database import Database
+from runyard_store.runs import RunRow, request_cancel
+
+log = structlog.get_logger(__name__)
+CLIENT_LEFT = "the client disconnected"
+
+
+class Handover:
+    """Runs its work in tasks of its own, which live until they are done or the application stops."""
+
+    def __init__(self, db: Database, runs: Runs) -> None:
+        self._db, self._runs = db, runs
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, run: RunRow) -> None:
+        """Hands the run over, now if possible."""
+        self._start(lambda: patiently(lambda: self._runs.submit(run), what="handing a run over"), run)
+
+    def cancel_soon(self, run: RunRow, reason: str = CLIENT_LEFT) -> None:
+        """Interrupts the run, without waiting for it."""
+
+        async def cancel() -> None:
+            await patiently(lambda: self.cancel(run, CancelAction.INTERRUPT, reason), what="cancelling a run")
+
+        self._start(cancel, run)
+
+    async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
+        """Writes the cancel down and passes it on. Raises NotFound when the run is gone, Unavailable."""
+        row = await request_cancel(self._db, run.run_id, action, reason)
+        if not row.status.finished:
+            await self._runs.cancel(row, row.cancel_action or action, reason)
+
+    async def close(self) -> None:
+        """Drops what isn't done: rows tell every gateway what is left to do."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow) -> None:
+        task = asyncio.create_task(self._guarded(work, run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow) -> None:
+        try:
+            await work()
+        except NotFound:
+            log.info("the run is gone", run=run.run_id)
+        except RunyardError as error:
+            log.error("work on a run was refused", run=run.run_id, reason=error.reason, detail=error.detail)

@@ -1,0 +1,46 @@
+"""The outermost layer of the application, as plain ASGI: a request id on every answer, no failure without an answer."""
+
+import re
+import uuid
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runyard_gateway.failures import failure
+
+log = structlog.get_logger(__name__)
+_USABLE_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+class RequestContext:
+    """Echoes the caller's `x-request-id` or makes one, and answers 500 in the contract's form when a route breaks."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        started = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception:
+            log.exception("request broke", path=scope["path"], method=scope["method"], request=request_id.decode())
+            if started:
+                raise
+            await failure(500, "Internal server error")(scope, receive, send_with_id)
+
+
+def _request_id(scope: Scope) -> bytes:
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given if _USABLE_ID.fullmatch(given) else str(uuid.uuid4()).encode()

@@ -1,0 +1,150 @@
+"""Runs of a thread: list, read, join, stream again, cancel."""
+
+from collections.abc import Sequence
+from typing import Annotated, get_args
+from uuid import UUID
+
+import orjson
+from fastapi import APIRouter, Header, Query, Response
+
+from runyard_api.errors import Invalid, NotFound
+from runyard_api.events import resume_point
+from runyard_api.states import CancelAction, RunState
+from runyard_api.wire import SMALL_INT, WireStreamMode
+from runyard_api.wire_views import RunView
+from runyard_gateway.answers import missing_stream, run_path, stream_answer, wait_answer
+from runyard_gateway.auth import User
+from runyard_gateway.body import JsonResponse, StrictRoute
+from runyard_gateway.context import Context, Ctx
+from runyard_gateway.paging import page
+from runyard_gateway.views import run_view
+from runyard_store.runs import RunRow, count_runs, get_run, list_runs
+from runyard_store.threads import get_thread
+
+router = APIRouter(prefix="/threads/{thread_id}/runs", tags=["Thread Runs"], route_class=StrictRoute)
+NOTHING_TO_CANCEL = "No matching runs to cancel: no run of this thread has the id, or it has finished."
+CancelOnDisconnect = Annotated[bool, Query(description="Interrupt the run when this request's connection closes.")]
+
+
+@router.get("", response_model=list[RunView])
+async def list_of_thread(
+    thread_id: UUID,
+    ctx: Ctx,
+    user: User,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+    offset: Annotated[int, Query(ge=0, le=SMALL_INT)] = 0,
+    status: Annotated[RunState | None, Query()] = None,
+    select: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    """Runs of a thread, newest first."""
+    thread = await get_thread(ctx.db, str(thread_id), user)
+    rows = await list_runs(ctx.db, thread.thread_id, user, limit, offset, status)
+    views = [dict(run_view(row)) for row in rows]
+    if select:
+        views = [{key: view[key] for key in select if key in view} for view in views]
+    return page(views, total=await count_runs(ctx.db, thread.thread_id, user, status), offset=offset)
+
+
+@router.get("/{run_id}", response_model=RunView)
+async def get(thread_id: UUID, run_id: UUID, ctx: Ctx, user: User) -> Response:
+    """One run."""
+    return JsonResponse(run_view(await _run(ctx, thread_id, run_id, user)))
+
+
+@router.get("/{run_id}/join")
+async def join(
+    thread_id: UUID, run_id: UUID, ctx: Ctx, user: User, cancel_on_disconnect: CancelOnDisconnect = False
+) -> Response:
+    """The run's final values once it has finished; of a run that doesn't exist an `__error__`, with status 200."""
+    try:
+        run = await _run(ctx, thread_id, run_id, user)
+    except NotFound as error:
+        return JsonResponse({"__error__": {"error": "NotFound", "message": f"404: {error.detail}"}})
+    return wait_answer(
+        ctx,
+        run,
+        cancel_if_left=cancel_on_disconnect,
+        headers={"content-location": run_path(run), "location": f"{run_path(run)}/join"},
+    )
+
+
+@router.get("/{run_id}/stream")
+async def stream(
+    thread_id: UUID,
+    run_id: UUID,
+    ctx: Ctx,
+    user: User,
+    stream_mode: Annotated[list[str] | None, Query(description="Repeated, or one JSON array.")] = None,
+    cancel_on_disconnect: CancelOnDisconnect = False,
+    last_event_id: Annotated[str | None, Header(description="Go on after this id; -1: from the start.")] = None,
+) -> Response:
+    """The run's events: those after the given id, or without one only those to come."""
+    modes = modes_of(stream_mode or ())
+    try:
+        after = resume_point(last_event_id)
+    except ValueError as error:
+        raise Invalid(f"Last-Event-ID: {error}") from error
+    try:
+        run = await _run(ctx, thread_id, run_id, user)
+    except NotFound as error:
+        return missing_stream(ctx, error.detail)
+    return stream_answer(
+        ctx,
+        run,
+        modes=modes,
+        after=after,
+        # A run that hasn't begun has emitted nothing: its first event is still to come.
+        live=last_event_id is None and run.status is not RunState.PENDING,
+        cancel_if_left=cancel_on_disconnect,
+        headers={"content-location": run_path(run), "location": f"{run_path(run)}/stream"},
+    )
+
+
+@router.post("/{run_id}/cancel")
+async def cancel(
+    thread_id: UUID,
+    run_id: UUID,
+    ctx: Ctx,
+    user: User,
+    wait: Annotated[bool, Query(description="Answer only when the run has stopped.")] = False,
+    action: Annotated[CancelAction, Query()] = CancelAction.INTERRUPT,
+    reason: Annotated[str, Query(max_length=256)] = "",
+) -> Response:
+    """Stops an unfinished run: 202 at once, or 200 once it has stopped."""
+    try:
+        run = await _run(ctx, thread_id, run_id, user)
+    except NotFound as error:
+        raise NotFound(NOTHING_TO_CANCEL) from error
+    if run.status.finished:
+        raise NotFound(NOTHING_TO_CANCEL)
+    await ctx.handover.cancel(run, action, reason)
+    if not wait:
+        return Response(status_code=202)
+    return wait_answer(ctx, run, cancel_if_left=False, headers={}, empty=True)
+
+
+async def _run(ctx: Context, thread_id: UUID, run_id: UUID, user: str) -> RunRow:
+    return await get_run(ctx.db, str(run_id), str(thread_id), user)
+
+
+def modes_of(given: Sequence[str]) -> list[str]:
+    """The modes of a query in every form that SDKs send: the key repeated, a JSON array, or comma-separated.
+
+    Raises Invalid for a mode that doesn't exist.
+    """
+    modes = [mode for text in given for mode in _modes_in(text)]
+    allowed = get_args(WireStreamMode)
+    for mode in modes:
+        if mode not in allowed:
+            raise Invalid(f"stream_mode: {mode!r} is none of {', '.join(allowed)}")
+    return modes
+
+
+def _modes_in(text: str) -> list[str]:
+    if not text.startswith("["):
+        return [mode.strip() for mode in text.split(",") if mode.strip()]
+    try:
+        listed = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Invalid("stream_mode: is no JSON array of modes") from error
+    return [str(mode) for mode in listed]

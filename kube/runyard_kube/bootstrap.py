@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from runyard_api.crd import Manifest
 from runyard_api.names import LABEL_MANAGED_BY, MANAGED_BY
@@ -33,7 +34,15 @@ class SecretName:
     name: str
 
 
-async def ensure(client: KubeClient, where: SecretName, wanted: Callable[[Mapping[str, str]], Data]) -> str:
+class SecretsApi(Protocol):
+    """What this module needs of KubeClient."""
+
+    async def create(self, resource: Resource, namespace: str | None, body: Manifest) -> Manifest: ...
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest: ...
+    async def patch(self, resource: Resource, namespace: str | None, name: str, body: Manifest) -> Manifest: ...
+
+
+async def ensure(client: SecretsApi, where: SecretName, wanted: Callable[[Mapping[str, str]], Data]) -> str:
     """Brings one Secret to what `wanted` makes of its present data ({} when there is none).
 
     Returns "created", "updated" or "unchanged". Keys that `wanted` leaves out stay. Raises the errors of the client.
@@ -62,22 +71,24 @@ def missing_only(**makers: Callable[[], str]) -> Callable[[Mapping[str, str]], D
     return wanted
 
 
-async def make_keys(client: KubeClient, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+async def make_keys(client: SecretsApi, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """`keys`: the three Secrets of the release's namespace."""
     owner_url = environ.get("RUNYARD_OWNER_URL") or None
     place = DatabasePlace(options.database_host, owner_url=owner_url, role_prefix=options.role_prefix)
     plan: list[tuple[str, Callable[[Mapping[str, str]], Data]]] = [
         (options.keys_secret, missing_only(token_key=token_key)),
-        (options.api_key_secret, missing_only(api_key=first_api_key)),
+        (options.api_key_secret, missing_only(key=first_api_key)),
         (options.database_secret, lambda existing: database_secret(existing, place, password)),
     ]
     for name, wanted in plan:
         _say(name, await ensure(client, SecretName(options.namespace, name), wanted))
 
 
-async def copy_agent_database(client: KubeClient, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+async def copy_agent_database(client: SecretsApi, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """`agent-database`: the Secret that the operator puts into agent pods, key `url`."""
-    url = environ["RUNYARD_RUNTIME_URL"]
+    url = environ.get("RUNYARD_RUNTIME_URL")
+    if not url:
+        raise ValueError("RUNYARD_RUNTIME_URL is not set")
     _say(options.secret, await ensure(client, SecretName(options.namespace, options.secret), lambda _: {"url": url}))
 
 
@@ -112,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _read(client: KubeClient, where: SecretName) -> Data | None:
+async def _read(client: SecretsApi, where: SecretName) -> Data | None:
     try:
         found = await client.get(SECRETS, where.namespace, where.name)
     except NotFound:

@@ -43,7 +43,7 @@ def _refuse_without_rights() -> None:
 
 def _make(folder: Path, archive: Path) -> None:
     root = folder / "rootfs"
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, root]
+    command: list[str | Path] = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, root]
     run(command, timeout=MINUTES * 60)
     for name in DROPPED:
         shutil.rmtree(root / name, ignore_errors=True)

@@ -64,7 +64,7 @@ class Buildah(Builder):
         driver = os.environ.get("STORAGE_DRIVER") or ("overlay" if _overlay_works(cache) else "vfs")
         self.storage = cache / f"storage-{driver}"
         runroot = Path("/run" if os.geteuid() == 0 else tempfile.gettempdir()) / f"runyard-images-{os.geteuid()}"
-        self.command = ["buildah", "--root", self.storage, "--runroot", runroot, "--storage-driver", driver]
+        self.command = ["buildah", "--root", str(self.storage), "--runroot", str(runroot), "--storage-driver", driver]
 
     def prepare(self, base: str | None) -> None:
         if base and base != BASE:
@@ -138,7 +138,7 @@ class Docker(Builder):
         with tempfile.TemporaryDirectory(prefix="runyard-images-") as folder:
             secrets = _secret_options(Path(folder))
             other = [] if self.base == BASE else ["--build-context", f"{BASE}=docker-image://{self.base}"]
-            command = ["docker", "buildx", "build", "--load", *secrets, *other, *_options(build), build.context]
+            command = ["docker", "buildx", "build", "--load", *secrets, *other, *_options(build), str(build.context)]
             run(command, timeout=BUILD_SECONDS, show=True)
 
     def save(self, reference: str, archive: Path) -> None:
@@ -161,7 +161,7 @@ def choose_builder(name: str, cache: Path) -> Builder:
 
 def _overlay_works(cache: Path) -> bool:
     probe = cache / "storage-probe"
-    command = ["buildah", "--root", probe, "--runroot", probe / "run", "--storage-driver", "overlay", "info"]
+    command = ["buildah", "--root", str(probe), "--runroot", str(probe / "run"), "--storage-driver", "overlay", "info"]
     works = (cache / "storage-overlay").exists() or succeeds(command)
     shutil.rmtree(probe, ignore_errors=True)
     return works

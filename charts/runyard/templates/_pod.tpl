@@ -1,0 +1,45 @@
+{{/* What all pods of the chart have in common: Pod Security "restricted", a read-only root, quick leave of a dead node. */}}
+
+{{- define "runyard.pod.security" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "runyard.container.security" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* (dict "root" $ "part" .Values.operator) -> scheduling and pull secrets of a pod. */}}
+{{- define "runyard.pod.placement" -}}
+{{- with .root.Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+tolerations:
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 10}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 10}
+  {{- with .part.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "variable" "RUNYARD_DATABASE_URL" "principal" "gateway") -> one env entry with that principal's URL. */}}
+{{- define "runyard.databaseUrl" -}}
+- name: {{ .variable }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "runyard.database.secret" .root }}
+      key: {{ .principal }}-url
+{{- end }}

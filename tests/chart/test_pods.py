@@ -1,0 +1,69 @@
+"""Every pod the chart makes, whatever the values, passes Pod Security "restricted" and more."""
+
+from tests.chart.conftest import Rendered, containers, pods
+
+
+def test_there_are_pods_to_look_at(rendered: Rendered) -> None:
+    kinds = {name.partition("/")[0] for name in pods(rendered)}
+    assert {"Deployment", "Job"} <= kinds
+
+
+def test_no_pod_runs_as_root_or_without_seccomp(rendered: Rendered) -> None:
+    for name, pod in pods(rendered).items():
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] == 10001, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+
+
+def test_no_container_can_write_to_its_root_or_gain_rights(rendered: Rendered) -> None:
+    for name, pod in pods(rendered).items():
+        for container in containers(pod):
+            expected = {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["securityContext"] == expected, f"{name} {container['name']}"
+
+
+def test_no_pod_uses_the_host_or_service_environment_variables(rendered: Rendered) -> None:
+    for name, pod in pods(rendered).items():
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        assert not any("hostPath" in volume for volume in pod.get("volumes", [])), name
+        assert pod["enableServiceLinks"] is False, name
+
+
+def test_every_container_has_a_request_and_a_memory_limit(rendered: Rendered) -> None:
+    for name, pod in pods(rendered).items():
+        for container in containers(pod):
+            assert container["resources"]["requests"], f"{name} {container['name']}"
+            assert container["resources"]["limits"]["memory"], f"{name} {container['name']}"
+
+
+def test_every_pod_leaves_a_dead_node_after_ten_seconds(rendered: Rendered) -> None:
+    for name, pod in pods(rendered).items():
+        seconds = {found.get("key"): found.get("tolerationSeconds") for found in pod["tolerations"]}
+        assert seconds["node.kubernetes.io/not-ready"] == 10, name
+        assert seconds["node.kubernetes.io/unreachable"] == 10, name
+
+
+def test_only_what_talks_to_the_api_server_gets_a_token(rendered: Rendered) -> None:
+    with_token = {name for name, pod in pods(rendered).items() if pod.get("automountServiceAccountToken") is not False}
+    assert with_token == {"Deployment/runyard-gateway", "Deployment/runyard-operator", "Job/runyard-keys"}
+
+
+def test_the_migration_itself_holds_no_api_token(rendered: Rendered) -> None:
+    (pod,) = [pod for name, pod in pods(rendered).items() if name.startswith("Job/runyard-migration-")]
+    (main,) = pod["containers"]
+    assert "api" not in [mount["name"] for mount in main["volumeMounts"]]
+
+
+def test_selectors_match_the_pods_and_no_two_parts_share_one(rendered: Rendered) -> None:
+    selectors = []
+    for found in rendered:
+        if found["kind"] in ("Deployment", "StatefulSet"):
+            wanted = found["spec"]["selector"]["matchLabels"]
+            assert wanted.items() <= found["spec"]["template"]["metadata"]["labels"].items()
+            selectors.append(tuple(sorted(wanted.items())))
+    assert len(selectors) == len(set(selectors))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150, func_only=True)]  # the fixture may build
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 NOT_ROOT = {"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -70,6 +70,15 @@ def test_the_host_reaches_pods_and_services(cluster: Any, namespace: str) -> Non
     assert fetch(f"http://{pod_address}:8080") == "server"
     service_address = cluster.kubectl("-n", namespace, "get", "service", "server", "-o", "jsonpath={.spec.clusterIP}")
     wait_until(lambda: fetch(f"http://{service_address}") == "server", "the Service", 10)
+
+
+def test_the_api_server_reaches_pods(cluster: Any, namespace: str) -> None:
+    cluster.apply(namespace, cluster.pod("server", "serve"), cluster.service("server"))
+    cluster.wait_ready(namespace, "server")
+    assert (
+        cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/server:8080/proxy/").strip() == "server"
+    )
+    assert cluster.kubectl("-n", namespace, "exec", "server", "--", "/probe", "fetch", "http://localhost:8080")
 
 
 def test_a_pod_that_is_not_root_writes_to_a_volume(cluster: Any, namespace: str) -> None:

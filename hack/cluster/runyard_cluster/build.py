@@ -1,7 +1,8 @@
 """Builds every binary of the cluster from Go modules, once for each version of their sources, into the user's cache.
 
 Called by `cli` and `up`; calls `images` for the archives made from our own binaries. Layout of the cache:
-KEY/bin, KEY/images (complete, or absent), build.lock (held while building) and build.log (of a background build).
+KEY/bin and KEY/images (complete, or absent), build.lock (held while building), build.progress (where the running build
+is) and build.log (what the last background build said).
 """
 
 import fcntl
@@ -23,6 +24,8 @@ from runyard_cluster.settings import SOURCE, Settings
 from runyard_cluster.shell import run
 
 STEP_TIMEOUT = 3600.0  # seconds; the longest step takes 10 minutes on 2 cores
+PROGRESS = "build.progress"
+UNUSED_SECONDS = 7 * 86400.0
 HEARTBEAT = 60.0  # seconds between signs of life
 
 
@@ -52,6 +55,7 @@ def ensure_built(settings: Settings) -> Toolchain:
     if settings.bin_override:
         return _adopt(tools)
     if tools.complete():
+        os.utime(tools.bin.parent)  # in use: see `_remove_unused`
         return tools
     with _build_lock(settings):
         if not tools.complete():  # another build may have made it while we waited
@@ -99,18 +103,33 @@ def _build(settings: Settings, tools: Toolchain) -> None:
     partial = tools.bin.parent.with_name(tools.bin.parent.name + ".partial")
     (partial / "bin").mkdir(parents=True)
     started = time.monotonic()
-    say(f"building {len(PACKAGES)} binaries into {tools.bin} (about 11 minutes on 2 cores the first time)")
+    _progress(
+        settings, f"building {len(PACKAGES)} binaries into {tools.bin} (about 11 minutes on 2 cores the first time)"
+    )
     environment = os.environ | {"CGO_ENABLED": "0"}
     flags = link_flags(_kubernetes_version(environment))
     for number, (name, package) in enumerate(PACKAGES.items(), 1):
         label = f"[{number}/{len(PACKAGES)}] {name}"
-        _step(label, go_command(name, package, partial / "bin", flags), environment | {"GOBIN": str(partial / "bin")})
+        _step(
+            settings,
+            label,
+            go_command(name, package, partial / "bin", flags),
+            environment | {"GOBIN": str(partial / "bin")},
+        )
     for link, target in LINKS.items():
         (partial / "bin" / link).symlink_to(target)
     write_own_images(partial / "bin", partial / "images")
     shutil.rmtree(tools.bin.parent, ignore_errors=True)
     partial.rename(tools.bin.parent)
+    _remove_unused(settings.cache, tools.bin.parent)
     say(f"built in {_elapsed(started)}: {tools.bin}")
+
+
+def _remove_unused(cache: Path, keep: Path) -> None:
+    """Remove other versions that nothing has started from for some days; each takes half a gigabyte."""
+    for folder in cache.iterdir():
+        if folder.is_dir() and folder != keep and time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kubernetes_version(environment: dict[str, str]) -> str:
@@ -121,9 +140,10 @@ def _kubernetes_version(environment: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def _step(label: str, command: Sequence[str], environment: dict[str, str]) -> None:
+def _step(settings: Settings, label: str, command: Sequence[str], environment: dict[str, str]) -> None:
     """Run one step, printing when it ends and a sign of life every minute before."""
     started = time.monotonic()
+    (settings.cache / PROGRESS).write_text(f"{label} ...")
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as child:
@@ -132,14 +152,14 @@ def _step(label: str, command: Sequence[str], environment: dict[str, str]) -> No
             try:
                 output, _ = child.communicate(timeout=HEARTBEAT)
             except subprocess.TimeoutExpired:
-                say(f"{label} ... {_elapsed(started)}")
+                _progress(settings, f"{label} ... {_elapsed(started)}")
                 if time.monotonic() - started > STEP_TIMEOUT:
                     child.kill()
                     raise ClusterError(f"Building {label} did not end within {STEP_TIMEOUT:.0f} s.") from None
     if child.returncode:
         tail = "\n".join(line for line in output.splitlines() if not line.startswith("go: downloading"))[-3000:]
         raise ClusterError(f"Building {label} failed with exit code {child.returncode}:\n{tail}")
-    say(f"{label} {_elapsed(started)}")
+    _progress(settings, f"{label} {_elapsed(started)}")
 
 
 @contextmanager
@@ -151,8 +171,7 @@ def _build_lock(settings: Settings) -> Iterator[None]:
         while not _try_lock(lock.fileno()):
             waited = time.monotonic() - started
             if waited - told >= HEARTBEAT:
-                log = settings.cache / "build.log"
-                say(f"waiting for another build; the end of {log}:\n{last_lines(log, 1)}")
+                say(f"waiting for another build, which has come to:\n{last_lines(settings.cache / PROGRESS, 1)}")
                 told = waited
             if waited > STEP_TIMEOUT:
                 raise ClusterError(f"Another build held {settings.cache / 'build.lock'} for {waited:.0f} s.")
@@ -174,6 +193,12 @@ def _is_locked(settings: Settings) -> bool:
         return not _try_lock(lock.fileno())
 
 
+def _progress(settings: Settings, message: str) -> None:
+    """Print a line of progress and leave it for those who wait for this build."""
+    say(message)
+    (settings.cache / PROGRESS).write_text(message)
+
+
 def _elapsed(since: float) -> str:
     seconds = round(time.monotonic() - since)
     return f"{seconds // 60}m{seconds % 60:02d}s"
@@ -184,8 +209,9 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def versions(tools: Toolchain) -> dict[str, str]:
+def versions(bin_folder: Path) -> dict[str, str]:
     """Return component -> version, of those that can tell or are pinned here."""
     found = {name: package.rpartition("@")[2] for name, package in PACKAGES.items() if "@" in package}
-    words = run([tools.bin / "containerd", "--version"], timeout=10).split()
-    return found | {"containerd": next((word for word in words if word[:1] == "v" and word[1:2].isdigit()), "unknown")}
+    words = run([bin_folder / "containerd", "--version"], timeout=10).split()
+    version = next((word for word in words if word.removeprefix("v")[:1].isdigit()), "unknown")
+    return found | {"containerd": f"v{version.removeprefix('v').partition('+')[0]}"}

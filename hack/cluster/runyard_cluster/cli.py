@@ -104,7 +104,7 @@ def _status(settings: Settings, _: argparse.Namespace) -> int:
 
 
 def _load(settings: Settings, options: argparse.Namespace) -> int:
-    ctr = build.toolchain(settings).bin / "ctr"
+    ctr = Path(machines.read_marker(settings).bin) / "ctr"
     for name in load(ctr, machines.node_dirs(settings), options.archives):
         print(name)
     return 0
@@ -129,9 +129,8 @@ def _start_node(settings: Settings, options: argparse.Namespace) -> int:
 
 def _policy(settings: Settings, options: argparse.Namespace) -> int:
     with up.changing(settings):
+        machines.read_marker(settings)
         nodes = machines.node_dirs(settings)
-        if not nodes:
-            raise ClusterError("No cluster is up.")
         (policy.switch_on if options.state == "on" else policy.switch_off)(nodes)
     return 0
 
@@ -164,8 +163,7 @@ def _deps(_: Settings, options: argparse.Namespace) -> int:
 
 
 def _kubeconfig(settings: Settings, _: argparse.Namespace) -> int:
-    if not settings.kubeconfig.exists():
-        raise ClusterError("No cluster is up.")
+    machines.read_marker(settings)
     print(settings.kubeconfig)
     return 0
 

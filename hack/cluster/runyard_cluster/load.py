@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from runyard_cluster.errors import ClusterError, timed_out
-from runyard_cluster.images import image_names
+from runyard_cluster.image_names import image_names
 from runyard_cluster.machines import MachineDir
 from runyard_cluster.shell import poll, run, succeeds
 

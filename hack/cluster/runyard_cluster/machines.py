@@ -69,6 +69,28 @@ class MachineDir:
         return run(["nsenter", f"--net=/proc/{process.pid}/ns/net", *command], text_in=text_in, check=check)
 
 
+@dataclass(frozen=True)
+class Marker:
+    """What `up` notes of a cluster; a state folder without this note was not made here and is never removed."""
+
+    nodes: int
+    bin: str
+    """The folder of its binaries."""
+
+
+def marker_path(settings: Settings) -> Path:
+    """Return where the note is."""
+    return settings.state / "cluster.json"
+
+
+def read_marker(settings: Settings) -> Marker:
+    """Return the note about the cluster; raises ClusterError when there is no cluster."""
+    try:
+        return Marker(**json.loads(marker_path(settings).read_text()))
+    except FileNotFoundError:
+        raise ClusterError(f"No cluster is up (there is none in {settings.state}).") from None
+
+
 def machine_dirs(settings: Settings) -> list[MachineDir]:
     """Return every machine of the cluster, the control plane first; empty when there is no cluster."""
     found = sorted(path.parent for path in settings.state.glob("*/machine.json"))

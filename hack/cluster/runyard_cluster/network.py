@@ -4,28 +4,32 @@ Called by `up` and `machines`. Everything here goes away with the bridge.
 """
 
 import json
+from pathlib import Path
 
 from runyard_cluster import components, settings
 from runyard_cluster.errors import ClusterError
 from runyard_cluster.shell import run, succeeds
 
 
-def bridge_exists() -> bool:
-    """Tell whether the bridge is there."""
-    return succeeds(["ip", "link", "show", settings.BRIDGE])
+def bridge_owner() -> str | None:
+    """Return the state folder of the cluster that the bridge belongs to; None: no bridge, empty: not noted on it."""
+    if not succeeds(["ip", "link", "show", settings.BRIDGE]):
+        return None
+    found = json.loads(run(["ip", "-json", "link", "show", settings.BRIDGE]))
+    return str(found[0].get("ifalias", ""))
 
 
-def make_bridge(nodes: int) -> None:
+def make_bridge(nodes: int, state: Path) -> None:
     """Make the bridge and the host's routes; raises ClusterError when it is there or the addresses are in use."""
-    if bridge_exists():
-        raise ClusterError(
-            f"The network device {settings.BRIDGE} is in use by another cluster; take that one down first."
-        )
+    if (owner := bridge_owner()) is not None:
+        cluster = f"the cluster in {owner}" if owner else "something else"
+        raise ClusterError(f"The network device {settings.BRIDGE} belongs to {cluster}; take that down first.")
     _refuse_taken_addresses()
     succeeds(["modprobe", "br_netfilter"])  # where it is built in, there is no module
     ways = components.routes(nodes) | {settings.SERVICE_CIDR: settings.CONTROL_PLANE_ADDRESS}
     batch = [
         f"link add {settings.BRIDGE} type bridge",
+        f'link set {settings.BRIDGE} alias "{state}"',
         f"addr add {settings.BRIDGE_ADDRESS}/24 dev {settings.BRIDGE}",
         f"link set {settings.BRIDGE} up",
         *(f"route add {destination} via {gateway}" for destination, gateway in ways.items()),

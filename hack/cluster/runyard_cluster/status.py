@@ -1,5 +1,7 @@
 """What is up and how it does, as text. Called by `cli`; calls `machines`, `api` and `build`."""
 
+from pathlib import Path
+
 from runyard_cluster import build, machines, policy
 from runyard_cluster.api import Api, Manifest
 from runyard_cluster.errors import ClusterError
@@ -12,12 +14,13 @@ def status(settings: Settings) -> tuple[list[str], bool]:
     every = machines.machine_dirs(settings)
     if not every:
         return [f"No cluster is up (there is none in {settings.state})."], False
+    bin_folder = Path(machines.read_marker(settings).bin)
     api = Api(API_SERVER, settings.pki)
     ready = api.ready()
     lines = [
         f"state       {settings.state}",
         f"kubeconfig  {settings.kubeconfig}",
-        f"binaries    {build.toolchain(settings).bin}",
+        f"binaries    {bin_folder}",
     ]
     lines += [f"API server  {API_SERVER} {'ready' if ready else 'not ready'}", f"policy      {_policy(every)}"]
     for machine in every:
@@ -28,13 +31,13 @@ def status(settings: Settings) -> tuple[list[str], bool]:
         nodes_up = all(ready for _, ready in found.values())
         lines += ["nodes", *(f"  {text}" for text, _ in found.values())]
         lines += ["versions", f"  kubernetes {api.get('/version')['gitVersion']}"]
-        lines += [f"  {name} {version}" for name, version in _versions(settings).items()]
+        lines += [f"  {name} {version}" for name, version in _versions(bin_folder).items()]
     return lines, ready and nodes_up and all(_runs(machine) for machine in every)
 
 
-def _versions(settings: Settings) -> dict[str, str]:
+def _versions(bin_folder: Path) -> dict[str, str]:
     try:
-        return build.versions(build.toolchain(settings))
+        return build.versions(bin_folder)
     except ClusterError:
         return {}
 

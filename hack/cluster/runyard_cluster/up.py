@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
@@ -18,7 +19,7 @@ from runyard_cluster.components import Place
 from runyard_cluster.errors import ClusterError, timed_out
 from runyard_cluster.images import archive_path, write_own_images
 from runyard_cluster.load import load
-from runyard_cluster.machines import MachineDir
+from runyard_cluster.machines import MachineDir, Marker
 from runyard_cluster.pki import kubeconfig, make_pki, write_private
 from runyard_cluster.settings import API_SERVER, MAX_NODES, SOURCE, Settings
 from runyard_cluster.shell import poll, run
@@ -32,7 +33,6 @@ from runyard_cluster.waits import (
 
 API_TIMEOUT = 60.0  # seconds
 SYSTEM_ARCHIVES = ("pause", "coredns", "volume-helper")
-MARKER = "cluster.json"  # a state folder without it was not made here and is never removed
 HOST_MOUNT_POINTS = ("/var/lib/kubelet", "/var/lib/cni")  # made empty for the machines to mount over
 
 
@@ -78,7 +78,7 @@ def _count(nodes: int) -> str:
 
 def _keep(settings: Settings, nodes: int) -> str:
     """Return that the cluster is up already; raises ClusterError when it is another one than asked for."""
-    found = json.loads((settings.state / MARKER).read_text())["nodes"]
+    found = machines.read_marker(settings).nodes
     advice = "`up --replace` replaces it, `down` removes it."
     if found != nodes:
         raise ClusterError(f"A cluster of {_count(found)} is up, and {_count(nodes)} asked for; {advice}")
@@ -102,9 +102,9 @@ def healthy(settings: Settings) -> bool:
 def _start(settings: Settings, tools: Toolchain, nodes: int) -> None:
     place = Place(settings.state, tools.bin)
     write_own_images(tools.bin, tools.images)
-    network.make_bridge(nodes)
     settings.state.mkdir(parents=True, exist_ok=True)
-    (settings.state / MARKER).write_text(json.dumps({"nodes": nodes, "bin": str(tools.bin)}))
+    machines.marker_path(settings).write_text(json.dumps(asdict(Marker(nodes, str(tools.bin)))))
+    network.make_bridge(nodes, settings.state)
     make_pki(settings.pki)
     write_private(settings.kubeconfig, kubeconfig(API_SERVER, settings.pki))
     control = machines.define(components.control_plane(place, nodes), configs.control_plane_files(place, nodes))
@@ -163,19 +163,20 @@ def down(settings: Settings) -> None:
     """End the cluster and remove what it left on the host; nothing happens when there is none. Raises ClusterError."""
     for machine in machines.machine_dirs(settings):
         machines.kill(machine)
-    if (settings.state / MARKER).exists() or not settings.state.exists():
+    if network.bridge_owner() in (None, "", str(settings.state)):  # else another cluster is up
         network.remove_bridge()
         cgroups.remove()
-    _remove_state(settings.state)
+    _remove_state(settings)
     for point in HOST_MOUNT_POINTS:
         with contextlib.suppress(OSError):  # in use by something else, or not there
             Path(point).rmdir()
 
 
-def _remove_state(state: Path) -> None:
+def _remove_state(settings: Settings) -> None:
+    state = settings.state
     if not state.exists():
         return
-    if not (state / MARKER).exists() and any(state.iterdir()):
+    if not machines.marker_path(settings).exists() and any(state.iterdir()):
         raise ClusterError(f"{state} holds no cluster and is not empty; it stays as it is.")
 
     def removed() -> bool:
@@ -188,8 +189,7 @@ def _remove_state(state: Path) -> None:
 
 def summary(settings: Settings) -> list[str]:
     """Return the shell lines that make the cluster usable."""
-    bin_folder = json.loads((settings.state / MARKER).read_text())["bin"]
-    return [f"export KUBECONFIG={settings.kubeconfig}", f'export PATH={bin_folder}:"$PATH"']
+    return [f"export KUBECONFIG={settings.kubeconfig}", f'export PATH={machines.read_marker(settings).bin}:"$PATH"']
 
 
 def start_node(settings: Settings, name: str) -> None:

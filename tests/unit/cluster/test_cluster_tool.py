@@ -11,7 +11,7 @@ import pytest
 TOOL = Path(__file__).resolve().parents[3] / "hack" / "cluster"
 sys.path.insert(0, str(TOOL))
 
-from runyard_cluster import components, configs, deps, images, policy, recipe, standalone  # noqa: E402
+from runyard_cluster import components, configs, deps, image_names, images, policy, recipe, standalone  # noqa: E402
 from runyard_cluster.errors import ClusterError, timed_out  # noqa: E402
 from runyard_cluster.processes import Process, identify, start_time  # noqa: E402
 from runyard_cluster.settings import read_settings  # noqa: E402
@@ -86,20 +86,20 @@ def test_the_sentence_about_go(found: str | None, expected: str | None) -> None:
     ],
 )
 def test_image_names_are_completed_like_the_kubelet_does(short: str, full: str) -> None:
-    assert images.full_name(short) == full
+    assert image_names.full_name(short) == full
 
 
 def test_an_archive_of_our_own_names_its_image(tmp_path: Path) -> None:
     binary = tmp_path / "tool"
     binary.write_bytes(b"not really a program")
     images.write_image(tmp_path / "tool.tar", "runyard.dev/tool:1", binary)
-    assert images.image_names(tmp_path / "tool.tar") == ["runyard.dev/tool:1"]
+    assert image_names.image_names(tmp_path / "tool.tar") == ["runyard.dev/tool:1"]
 
 
 def test_a_file_that_is_no_archive_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_text("no")
     with pytest.raises(ClusterError, match="is not an image archive"):
-        images.image_names(tmp_path / "x.tar")
+        image_names.image_names(tmp_path / "x.tar")
 
 
 def test_free_ports_differ() -> None:
@@ -190,4 +190,4 @@ def test_a_failure_is_one_sentence_without_traceback(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, TOOL, "kubeconfig"], capture_output=True, text=True, timeout=10, env=environment, check=False
     )
-    assert (done.returncode, done.stderr) == (1, "cluster: No cluster is up.\n")
+    assert (done.returncode, done.stderr) == (1, f"cluster: No cluster is up (there is none in {tmp_path / 'none'}).\n")

@@ -73,7 +73,7 @@ def wait_for_server(
             psycopg.connect(conninfo, connect_timeout=CONNECT_SECONDS).close()
             return
         except psycopg.OperationalError as error:
-            reason = str(error).strip().splitlines()[-1]
+            reason = str(error).strip().splitlines()[0]
         if clock() >= deadline:
             raise Unavailable(f"the database didn't answer within {seconds:.0f} s: {reason}")
         sleep(RETRY_SECONDS)

@@ -4,6 +4,7 @@ The packages of the savers are pinned exactly: the fence uses their private curs
 checkpoints_sqlite.py).
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -47,3 +48,11 @@ async def open_checkpointers(url: str, pool_size: int = 10) -> Checkpointers:
     from runyard_store.checkpoints_postgres import open_postgres
 
     return await open_postgres(parsed, pool_size)
+
+
+async def stop_batching(store: BaseStore) -> None:
+    """Ends the task in which LangGraph's async stores gather their operations; they have no method for it."""
+    task: asyncio.Task[None] | None = getattr(store, "_task", None)
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -4,7 +4,6 @@ A writing cursor of the saver is a pipeline, which the server treats as one tran
 holds the lease row FOR SHARE to its end, so the check and the write can't be separated.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from runyard_api.errors import Fenced, Unavailable
+from runyard_store.checkpoints import stop_batching
 from runyard_store.database import CONNECTION_ARGS, POOL_TIMEOUT_S, hung_up
 from runyard_store.urls import DatabaseUrl
 
@@ -70,14 +70,10 @@ class PostgresCheckpointers:
         return self._store
 
     def saver(self, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> BaseCheckpointSaver[str]:
-        return FencedPostgresSaver(
-            self._pool, thread_id=thread_id, epoch=epoch, on_fenced=on_fenced, serde=self._serde
-        )
+        return FencedPostgresSaver(self._pool, thread_id=thread_id, epoch=epoch, on_fenced=on_fenced, serde=self._serde)
 
     def reader(self) -> BaseCheckpointSaver[str]:
-        return FencedPostgresSaver(
-            self._pool, thread_id="", epoch=NO_EPOCH, on_fenced=lambda: None, serde=self._serde
-        )
+        return FencedPostgresSaver(self._pool, thread_id="", epoch=NO_EPOCH, on_fenced=lambda: None, serde=self._serde)
 
     async def close(self) -> None:
         await stop_batching(self._store)
@@ -103,11 +99,3 @@ async def open_postgres(parsed: DatabaseUrl, pool_size: int) -> PostgresCheckpoi
 async def _check(connection: psycopg.AsyncConnection[DictRow]) -> None:
     if hung_up(connection.fileno()):
         raise psycopg.OperationalError("the server closed this connection")
-
-
-async def stop_batching(store: BaseStore) -> None:
-    """Ends the task in which LangGraph's async stores gather their operations; they have no method for it."""
-    task: asyncio.Task[None] | None = getattr(store, "_task", None)
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

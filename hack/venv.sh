@@ -25,7 +25,7 @@ pip_is_configured() { .venv/bin/pip config list 2>/dev/null | grep -qE 'index|fi
 if command -v uv >/dev/null && ! pip_is_configured; then
   install() { uv pip install --quiet --python .venv/bin/python "$@"; }
 else
-  install() { .venv/bin/pip install --quiet --disable-pip-version-check "$@"; }
+  install() { .venv/bin/pip install --quiet --no-compile --disable-pip-version-check "$@"; }
 fi
 
 echo "Installing $lock into .venv …"

@@ -3,6 +3,8 @@
 Each command only parses; the work is in the module it imports when it runs, so that `--help` is quick.
 """
 
+import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -61,6 +63,9 @@ def dev(
     from runyard_cli.embedded.serve import Options, serve
 
     serve(Options(config=config, host=host, port=port, state=state, slots=slots, as_json=as_json))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # not a return: that would wait for threads of sync graph code, which nothing can stop
 
 
 def main() -> None:

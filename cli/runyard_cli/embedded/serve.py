@@ -19,7 +19,6 @@ from pathlib import Path
 import structlog
 import uvloop
 from rich.console import Console
-from runyard_runtime.runtime import Runtime
 
 from runyard_api.errors import RunyardError
 from runyard_cli.embedded.dispatcher import Dispatcher
@@ -34,8 +33,9 @@ from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.ports import AgentView
 from runyard_gateway.settings import Settings as GatewaySettings
-from runyard_runtime.app import create_runtime_app
 from runyard_runtime.project import Project, ProjectError, read_project
+from runyard_runtime.runtime import start_runtime
+from runyard_runtime.serve import serve as serve_runtime
 from runyard_runtime.settings import Settings as RuntimeSettings
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import migrate
@@ -85,23 +85,24 @@ async def _serve(options: Options, project: Project, state: Path, socket_path: P
     async with AsyncExitStack() as stack:
         db = await open_database(database_url(state))
         stack.push_async_callback(db.close)
-        client = await stack.enter_async_context(_runtime(options, state, socket_path))
-        graphs = (await client.info()).graphs
-        agent = AgentView(AGENT, graphs, True, datetime.now(UTC))
-        dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=client, agent=agent, report=report)
         listener = stack.enter_context(bind(options.host or "127.0.0.1", options.port))
+        runtime = await stack.enter_async_context(_runtime(options, db, state, socket_path))
+        graphs = (await runtime.info()).graphs
+        agent = AgentView(AGENT, graphs, True, _now())
+        dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=runtime, agent=agent, report=report)
         taken_up = await dispatcher.start()
         stack.push_async_callback(dispatcher.stop)
-        await stack.enter_async_context(served(_gateway(options, db, dispatcher, report), listener=listener))
+        deps = Deps(db=db, runs=dispatcher, now=_now, stopping=stopped)
+        await stack.enter_async_context(served(_gateway(options, deps, report), listener))
         where = {graph: project.graphs.get(graph, "") for graph in graphs}
-        started = Started(version("runyard"), _url(listener.getsockname()), where, options.config, state, taken_up)
-        report.started(started)
+        url = _url(listener.getsockname())
+        report.started(Started(version("runyard"), url, where, options.config, state, taken_up))
         await stopped.wait()
 
 
 @contextlib.asynccontextmanager
-async def _runtime(options: Options, state: Path, socket_path: Path) -> AsyncIterator[RuntimeClient]:
-    """The runtime with the project's graphs, served on the unix socket; gives a client of it."""
+async def _runtime(options: Options, db: Database, state: Path, socket_path: Path) -> AsyncIterator[RuntimeClient]:
+    """The runtime with the project's graphs, served on the unix socket; gives a client of it. It drains at the end."""
     settings = RuntimeSettings(
         database_url=database_url(state),
         config=options.config,
@@ -110,17 +111,18 @@ async def _runtime(options: Options, state: Path, socket_path: Path) -> AsyncIte
         drain_seconds=DRAIN_SECONDS,
         stop_grace_seconds=STOP_GRACE_SECONDS,
     )
-    runtime = Runtime(settings)
     async with AsyncExitStack() as stack:
-        await runtime.start()
+        runtime = await start_runtime(settings, db)
         stack.push_async_callback(runtime.stop)
-        await stack.enter_async_context(served(create_runtime_app(runtime), uds=str(socket_path)))
+        server = await serve_runtime(runtime.app, uds=socket_path)
+        stack.push_async_callback(server.stop)
+        stack.push_async_callback(runtime.drain)
         http = await stack.enter_async_context(socket_http(str(socket_path)))
         yield RuntimeClient(SOCKET_BASE_URL, token=None, http=http)
 
 
-def _gateway(options: Options, db: Database, dispatcher: Dispatcher, report: Report) -> ReportRequests:
-    app = create_app(GatewaySettings(auth="none"), Deps(db=db, runs=dispatcher))
+def _gateway(options: Options, deps: Deps, report: Report) -> ReportRequests:
+    app = create_app(GatewaySettings(auth="none"), deps)
     return ReportRequests(app if options.host else LoopbackHostsOnly(app), report)
 
 

@@ -1,0 +1,1 @@
+"""Reconciling Agents: their pods, links and status."""

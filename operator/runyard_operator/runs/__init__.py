@@ -1,0 +1,1 @@
+"""Reconciling Runs: one reconcile plans a whole thread."""

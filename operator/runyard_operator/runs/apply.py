@@ -1,0 +1,192 @@
+"""Carries out the actions of a thread's plan, each safe to repeat. Called by `reconcile` alone.
+
+Every write goes through `World`'s ports, and its answer into the cache, so the next look doesn't wait for the watch.
+"""
+
+import structlog
+
+from runyard_api.conditions import RunReason
+from runyard_api.errors import Invalid, NotFound, ThreadBusy
+from runyard_api.names import system_assistant_id
+from runyard_api.run import Run, payload_of
+from runyard_api.states import CancelAction
+from runyard_operator.runs import ends, objects, status
+from runyard_operator.runs.model import (
+    Action,
+    Admit,
+    Dispatch,
+    End,
+    EndUnheld,
+    Expire,
+    Forget,
+    RecordEnd,
+    RecordLoss,
+    RecordRunning,
+    Refuse,
+    RunSeen,
+    SettleStray,
+    Stop,
+    Wait,
+)
+from runyard_operator.runs.start import start
+from runyard_operator.workqueue import Key
+from runyard_operator.world import World, thread_of
+from runyard_store.runs import NewRun
+
+AT_ONCE = 0.0
+
+log = structlog.get_logger()
+
+
+async def apply(world: World, thread: Key, action: Action) -> float | None:
+    """Does one action; returns the seconds after which the thread must be looked at again, or None.
+
+    Raises KubeError or Unavailable when it couldn't be done, and then the thread is looked at again later.
+    """
+    match action:
+        case Admit():
+            return await _admit(world, action)
+        case Refuse():
+            return await _refuse(world, action.seen.run, action.reason, action.message)
+        case RecordEnd():
+            await ends.record_end(world, action)
+            return AT_ONCE
+        case RecordLoss():
+            await ends.record_loss(world, action)
+            return AT_ONCE
+        case RecordRunning():
+            return await _record_running(world, action.seen)
+        case Stop():
+            return await _stop(world, action)
+        case EndUnheld():
+            await ends.end_unheld(world, action)
+            return AT_ONCE
+        case Dispatch():
+            return await _dispatch(world, thread, action)
+        case Wait():
+            await _wait(world, thread, action.seen, action.message)
+        case Expire():
+            await ends.expire(world, action.seen.run)
+        case SettleStray():
+            return await _settle_stray(world, thread, action)
+        case Forget():
+            world.memory.forget(action.seen.run.run_id)
+            world.memory.forget_deleted(thread_of(action.seen.run), action.seen.run.run_id)
+    return None
+
+
+async def _admit(world: World, action: Admit) -> float | None:
+    run = action.seen.run
+    try:
+        row = await world.rows.create(_new_run(run, action.graph_id), world.now())
+    except ThreadBusy as error:
+        return await _refuse(world, run, RunReason.THREAD_BUSY, error.detail)
+    except (Invalid, NotFound) as error:
+        return await _refuse(world, run, RunReason.INVALID_PAYLOAD, error.detail)
+    log.info("run admitted", **objects.names(run), sequence=row.sequence)
+    await objects.patch(world, run, status.admitted(run, row.sequence, world.now()))
+    return AT_ONCE
+
+
+def _new_run(run: Run, graph_id: str) -> NewRun:
+    """The row of a hand-written Run. Raises Invalid."""
+    payload = payload_of(run.spec)
+    return NewRun(
+        run_id=run.run_id,
+        thread_id=run.thread_id,
+        user_id=run.user_id,
+        assistant_id=run.spec.assistant_id or system_assistant_id(graph_id),
+        graph_id=graph_id,
+        agent_name=run.spec.agent_name,
+        payload=payload,
+        metadata=payload.metadata,
+        multitask_strategy=run.strategy,
+        on_disconnect="cancel" if run.spec.on_disconnect.wire == "cancel" else "continue",
+        if_not_exists="create",
+        object_uid=run.metadata.uid,
+    )
+
+
+async def _refuse(world: World, run: Run, reason: RunReason, message: str) -> float | None:
+    log.info("run refused", **objects.names(run), reason=reason.value)
+    await objects.patch(world, run, status.refused(run, reason, message, world.now()))
+    await objects.tell(world, run, reason.value, message, warning=reason is not RunReason.CANCELLED)
+    return AT_ONCE
+
+
+async def _record_running(world: World, seen: RunSeen) -> float | None:
+    """Writes down where the run is executed."""
+    run, held = seen.run, seen.held
+    link = world.links.get(run.metadata.namespace, seen.pod or "")
+    if link is None or held is None:
+        return AT_ONCE
+    memory = world.memory.of(run.run_id)
+    memory.started = memory.started or run.status.start_time or world.now()
+    log.info("run running", **objects.names(run), attempt=held.attempt, pod=link.pod.name)
+    binding = status.Binding.to(link.pod, held.attempt)
+    await objects.patch(world, run, status.running(run, binding, memory.started))
+    return None
+
+
+async def _stop(world: World, action: Stop) -> float | None:
+    seen, run = action.seen, action.seen.run
+    link = world.links.get(run.metadata.namespace, seen.pod or "")
+    if link is None or seen.held is None:
+        return world.memory.retry_in(run.run_id)
+    try:
+        await link.client.cancel(run.run_id, action.action, action.reason)
+    except NotFound:
+        return world.memory.retry_in(run.run_id)
+    log.info("run asked to stop", **objects.names(run), action=action.action.value, pod=link.pod.name)
+    world.memory.of(run.run_id).stopping = (seen.held.attempt, action.action)
+    return None
+
+
+async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None:
+    """Starts the run on a pod, then writes that down; if it has ended by now, one patch says both."""
+    outcome = await start(world, thread, action)
+    seen = action.seen
+    if outcome.wait:
+        await _wait(world, thread, seen, "waits for a free slot")
+    elif outcome.row_gone:
+        await ends.copy_row(world, seen, None)
+        return AT_ONCE
+    if outcome.held is None or outcome.link is None:
+        return outcome.again
+    held = outcome.held
+    bound = RunSeen(seen.run, gone=seen.gone, pod=outcome.link.pod.name, held=held, used=action.attempt)
+    if bound.ended_on_pod:
+        await ends.record_end(world, RecordEnd(bound, End(held.state, held.error, held.rolled_back)))
+        return AT_ONCE
+    return None if seen.gone else await _record_running(world, bound)
+
+
+async def _wait(world: World, thread: Key, seen: RunSeen, message: str) -> None:
+    agent = Key(thread.namespace, seen.run.spec.agent_name)
+    world.links.waiting.join(agent, thread)
+    world.memory.waits_for[thread] = agent
+    memory = world.memory.of(seen.run.run_id)
+    if not memory.waited:
+        memory.waited = True
+        log.info("run waits", **objects.names(seen.run), why=message)
+        if not seen.gone:
+            await objects.tell(world, seen.run, "Waiting", message)
+
+
+async def _settle_stray(world: World, thread: Key, action: SettleStray) -> float | None:
+    """A pod has a run whose object isn't cached. If it doesn't exist either, the run was cancelled by its deletion."""
+    link, run_id = world.links.get(thread.namespace, action.pod), action.held.run_id
+    if link is None:
+        return None
+    if await objects.find(world, thread, run_id):
+        return AT_ONCE
+    if action.held.state.finished:
+        await ends.acknowledge(link, run_id)
+        world.memory.forget(run_id)
+        return None
+    memory = world.memory.of(run_id)
+    if memory.stopping is None:
+        log.info("stopping a run without an object", run=run_id, thread=thread.name, pod=action.pod)
+        await link.client.cancel(run_id, CancelAction.INTERRUPT, "the Run was deleted")
+        memory.stopping = (action.held.attempt, CancelAction.INTERRUPT)
+    return None

@@ -1,0 +1,73 @@
+"""Writes to Run objects: status, deletion, Events. Called by `apply` and `ends`; the answers go to the cache."""
+
+import structlog
+
+from runyard_api.crd import Manifest
+from runyard_api.run import Run
+from runyard_kube import errors as kube
+from runyard_kube.resources import RUNS
+from runyard_operator import events
+from runyard_operator.seen import run_of
+from runyard_operator.workqueue import Key
+from runyard_operator.world import World
+
+log = structlog.get_logger()
+
+
+async def patch(world: World, run: Run, status: Manifest) -> None:
+    """Writes the status. An object that is gone needs none; whether that cancels the run is told by the watch.
+
+    Raises KubeError.
+    """
+    meta = run.metadata
+    try:
+        raw = await world.cluster.patch_status(RUNS, meta.namespace, meta.name, status)
+    except kube.NotFound:
+        log.debug("object is gone", **names(run))
+        return
+    world.caches.runs.put(run_of(raw))
+
+
+async def delete(world: World, run: Run) -> None:
+    """Deletes the object, this very one; the watch then tells of a deletion that is ours and no cancel.
+
+    Raises KubeError.
+    """
+    meta = run.metadata
+    world.memory.own_deletions.add(meta.uid)
+    try:
+        await world.cluster.delete(RUNS, meta.namespace, meta.name, uid=meta.uid)
+    except (kube.NotFound, kube.Conflict):
+        log.debug("object is gone", **names(run))
+    except kube.KubeError:
+        world.memory.own_deletions.discard(meta.uid)
+        raise
+    world.caches.runs.remove(meta.namespace, meta.name, meta.uid)
+
+
+async def find(world: World, thread: Key, run_id: str) -> bool:
+    """Looks at the API server for the object of a run, and caches it. Raises KubeError.
+
+    A hand-written Run isn't named by its id, so without an object of that name all are listed: this is rare.
+    """
+    try:
+        world.caches.runs.put(run_of(await world.cluster.get(RUNS, thread.namespace, run_id)))
+        return True
+    except kube.NotFound:
+        listing = await world.cluster.list(RUNS, thread.namespace)
+    found = [raw for raw in listing.items if raw["metadata"]["uid"] == run_id]
+    for raw in found:
+        world.caches.runs.put(run_of(raw))
+    return bool(found)
+
+
+async def tell(world: World, run: Run, reason: str, note: str, *, warning: bool = False) -> None:
+    """Posts an Event about a Run."""
+    kind = events.WARNING if warning else events.NORMAL
+    body = events.event(run, reason=reason, note=note, kind=kind, now=world.now(), instance=world.settings.instance)
+    await events.post(world.cluster, body)
+
+
+def names(run: Run) -> dict[str, object]:
+    """What a log line about a run names."""
+    return {"run": run.run_id, "thread": run.thread_id, "agent": run.spec.agent_name}

@@ -1,0 +1,142 @@
+"""Lists of every kind beside the watches: the first ones at the start, then one each minute against what watches miss.
+
+kopf never tells of a deletion that happened while its watch was broken, so objects that a list doesn't have are taken
+as deleted; objects that the watch hasn't told of for a whole round are read and counted against it (`probes`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from runyard_api.errors import Invalid, RunyardError
+from runyard_api.names import LABEL_AGENT
+from runyard_api.states import RunState
+from runyard_kube import errors as kube
+from runyard_kube.client import EVERYTHING, Listing, Selection
+from runyard_kube.resources import AGENTS, PODS, RUNS, Resource
+from runyard_operator.cache import Cache, version_of
+from runyard_operator.feed import Feed
+from runyard_operator.workqueue import Key
+from runyard_operator.world import World
+from runyard_store.runs import RunRow
+
+EVERY_SECONDS = 60.0
+RETRY_SECONDS = 2.0
+YOUNG = timedelta(seconds=30)
+"""Rows this young may have an object that a list taken before doesn't show."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Kind:
+    resource: Resource
+    cache: Cache[Any]
+    take: Callable[[Mapping[str, Any]], None]
+    drop: Callable[[Any], None]
+    selection: Selection = EVERYTHING
+
+
+@dataclass
+class Sweep:
+    """`late`: how many objects the last round had to fetch because the watch of their kind hadn't told of them."""
+
+    world: World
+    feed: Feed
+    late: dict[str, int] = field(default_factory=dict)
+    _suspects: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def first(self) -> None:
+        """Lists every kind until each could be listed: a kind that isn't served yet is waited for."""
+        for kind in self._kinds():
+            for raw in (await self._listed(kind)).items:
+                self._take(kind, raw)
+        self.world.inherited = {pod.uid for pod in self.world.caches.pods if pod.reachable}
+
+    async def forever(self) -> None:
+        """A round each minute; one that fails is left out."""
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            try:
+                await self.round()
+            except RunyardError as error:
+                log.warning("sweep failed", error=str(error))
+
+    async def round(self) -> None:
+        """Compares every kind with a list. Raises KubeError, Unavailable."""
+        for kind in self._kinds():
+            listing = await self.world.cluster.list(
+                kind.resource, self.world.settings.agents_namespace, selection=kind.selection, metadata_only=True
+            )
+            await self._compare(kind, listing)
+            if kind.resource is RUNS:
+                await self._cancel_deleted({raw["metadata"]["uid"] for raw in listing.items})
+
+    async def _compare(self, kind: _Kind, listing: Listing) -> None:
+        versions = {raw["metadata"]["uid"]: raw["metadata"] for raw in listing.items}
+        for ghost in kind.cache.absent_from(versions, int(listing.resource_version)):
+            log.info("deletion missed by the watch", kind=kind.resource.plural, name=ghost.metadata.name)
+            kind.drop(ghost)
+        before = self._suspects.get(kind.resource.plural, {})
+        behind = {uid: meta["resourceVersion"] for uid, meta in versions.items() if self._behind(kind, meta)}
+        self._suspects[kind.resource.plural] = behind
+        late = [versions[uid] for uid, version in behind.items() if before.get(uid) == version]
+        self.late[kind.resource.plural] = len(late)
+        for meta in late:
+            log.warning("change missed by the watch", kind=kind.resource.plural, name=meta["name"])
+            await self._fetch(kind, meta["name"])
+
+    def _behind(self, kind: _Kind, meta: Mapping[str, Any]) -> bool:
+        known = kind.cache.get(meta["namespace"], meta["name"])
+        return known is None or version_of(known) < int(meta["resourceVersion"])
+
+    async def _fetch(self, kind: _Kind, name: str) -> None:
+        try:
+            self._take(kind, await self.world.cluster.get(kind.resource, self.world.settings.agents_namespace, name))
+        except kube.NotFound:
+            log.debug("gone meanwhile", name=name)
+
+    async def _cancel_deleted(self, uids: set[str]) -> None:
+        """A row that had an object and has none any more was cancelled by its deletion, which nobody told us of."""
+        for row in await self.world.rows.unfinished():
+            if self._lost_its_object(row, uids):
+                namespace = self.world.settings.agents_namespace
+                if self.world.links.holding(Key(namespace, row.thread_id)):
+                    self.world.run_queue.add(Key(namespace, row.thread_id))
+                    continue
+                log.info("run without its object cancelled", run=row.run_id, thread=row.thread_id)
+                await self.world.rows.finish_unheld(row.run_id, RunState.INTERRUPTED, None, self.world.now())
+                self.world.run_queue.add(Key(namespace, row.thread_id))
+
+    def _lost_its_object(self, row: RunRow, uids: set[str]) -> bool:
+        deleted = self.world.memory.deleted.get(Key(self.world.settings.agents_namespace, row.thread_id), {})
+        young = row.object_made_at is None or self.world.now() - row.object_made_at < YOUNG
+        return row.object_uid is not None and row.object_uid not in uids and not young and row.run_id not in deleted
+
+    async def _listed(self, kind: _Kind) -> Listing:
+        while True:
+            try:
+                return await self.world.cluster.list(
+                    kind.resource, self.world.settings.agents_namespace, selection=kind.selection
+                )
+            except kube.KubeError as error:
+                log.warning("kind can't be listed yet", kind=kind.resource.plural, error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _take(self, kind: _Kind, raw: Mapping[str, Any]) -> None:
+        try:
+            kind.take(raw)
+        except Invalid as error:
+            log.warning("object left out", why=error.detail)
+
+    def _kinds(self) -> tuple[_Kind, ...]:
+        caches, feed = self.world.caches, self.feed
+        return (
+            _Kind(PODS, caches.pods, feed.pod, feed.pod_deleted, Selection(labels=LABEL_AGENT)),
+            _Kind(AGENTS, caches.agents, feed.agent, feed.agent_deleted),
+            _Kind(RUNS, caches.runs, feed.run, feed.run_deleted),
+        )

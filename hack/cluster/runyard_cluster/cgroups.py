@@ -31,16 +31,24 @@ def _make_unified(node: str, root: Path) -> None:
         (folder / "cgroup.subtree_control").write_text(DELEGATED)
 
 
-def remove(root: Path = ROOT, timeout: float = 5) -> None:
-    """Remove all nodes' folders, once the kernel has let go of their processes; `timeout` in seconds."""
+def remove(node: str = "", *, root: Path = ROOT, timeout: float = 5) -> None:
+    """Remove a node's folders, or all nodes', once the kernel has let go of their processes; `timeout` in seconds.
+
+    A node that starts again must not find the folders of pods that were killed: its kubelet spends seconds on each.
+    """
     deadline = time.monotonic() + timeout
-    while trees := [tree for tree in (*root.glob(f"*/{TREE}"), root / TREE) if tree.is_dir()]:
+    candidates = [*root.glob(f"*/{TREE}/{node}"), root / TREE / node]
+    while trees := [tree for tree in candidates if tree.is_dir()]:
         for tree in trees:
-            for folder in sorted((path for path in tree.rglob("*") if path.is_dir()), reverse=True):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-            with contextlib.suppress(OSError):
-                tree.rmdir()
+            _remove_tree(tree)
         if time.monotonic() > deadline:
             return
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def _remove_tree(tree: Path) -> None:
+    """Remove a folder and those below it as far as they are empty of processes; their files can't be removed."""
+    below = sorted((path for path in tree.rglob("*") if path.is_dir()), reverse=True)
+    for folder in (*below, tree):
+        with contextlib.suppress(OSError):
+            folder.rmdir()

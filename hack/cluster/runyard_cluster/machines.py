@@ -149,3 +149,5 @@ def kill(directory: MachineDir) -> None:
     if process := directory.process:
         process.kill()
     network.unplug(directory.name)
+    if directory.name != CONTROL_PLANE:
+        cgroups.remove(directory.name)

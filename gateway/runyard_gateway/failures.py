@@ -1,5 +1,6 @@
 """How every failure leaves the gateway: `{"detail": <one sentence>}` with the right status. Installed by app.py."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,6 +83,9 @@ def _field(loc: Sequence[int | str]) -> str:
     return text or "Request body"
 
 
+_OBJECT = re.compile(r"a valid dictionary( or instance of \w+)?")
+
+
 def _plain(message: str) -> str:
-    message = message.removeprefix("Value error, ")
+    message = _OBJECT.sub("an object", message.removeprefix("Value error, "))
     return message[:1].lower() + message[1:]

@@ -103,3 +103,5 @@ async def finished_row(db: Database, runs: Runs, run_id: str) -> RunRow | None:
         row = await row_of(db, run_id)
         if row is None or row.status.finished:
             return row
+        if patience == VANISHED_RECHECK_SECONDS:
+            await asyncio.sleep(RETRY_SECONDS[1])

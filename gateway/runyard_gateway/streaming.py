@@ -107,14 +107,16 @@ class LiveResponse(Response):
         left = asyncio.create_task(_client_left(receive))
         stopped = asyncio.create_task(self._stopping.wait())
         others = [asyncio.create_task(self._run(sink)), asyncio.create_task(self._beat(sink)), left, stopped]
+        produced = False
         try:
             await asyncio.wait({drained, left, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            produced = sink.closed
         finally:
             await _cancel([drained, *others])
         if _ended_well(drained) or (_ended_well(stopped) and not self._whole):
             with contextlib.suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif _ended_well(left) and not sink.closed:
+        elif _ended_well(left) and not produced:
             await self._gone()
 
     async def _run(self, sink: Sink) -> None:

@@ -26,12 +26,15 @@ class Watcher:
 
     async def statuses(self, status_of: Callable[[SeenRun], RunStatus]) -> AsyncIterator[RunStatus]:
         """The present status, then each change, until the run has finished or vanished."""
-        yield status_of(self._run) if self._run else RunStatus(RunState.PENDING)
-        while not self._vanished and not (self._run and self._run.state.finished):
-            await self._changed.wait()
+        while True:
             self._changed.clear()
-            if self._run is not None:
-                yield status_of(self._run)
+            run = self._run
+            if self._vanished:
+                return
+            yield status_of(run) if run else RunStatus(RunState.PENDING)
+            if run and run.state.finished:
+                return
+            await self._changed.wait()
 
 
 class Watchers:

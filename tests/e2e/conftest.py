@@ -1,9 +1,9 @@
-"""`server` runs each scenario on both servers; `cluster` is the helm release itself."""
+"""`app` runs each scenario on both servers; `cluster` is the helm release itself."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.e2e.servers import Cluster, Server, embedded, install
+from tests.e2e.servers import App, Cluster, Server, connected, embedded, install
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,18 @@ def cluster_server(cluster: Cluster) -> Server:
 
 
 @pytest.fixture(params=["embedded", pytest.param("cluster", marks=pytest.mark.cluster)])
-def server(request: pytest.FixtureRequest) -> Server:
+def any_server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(f"{request.param}_server")
     return found
+
+
+@pytest.fixture
+async def app(any_server: Server) -> AsyncIterator[App]:
+    async with connected(any_server) as app:
+        yield app
+
+
+@pytest.fixture
+async def cluster_app(cluster_server: Server) -> AsyncIterator[App]:
+    async with connected(cluster_server) as app:
+        yield app

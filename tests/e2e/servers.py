@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,24 +23,34 @@ AGENTS = f"{RELEASE}-agents"
 TEST_IMAGE = "docker.io/runyard/runyard-testgraphs:0.1.0"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Server:
     """A running gateway. `headers` carry the API key where one is needed."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def client(self) -> LangGraphClient:
-        """A new client of the official SDK: each test has an event loop of its own."""
-        return get_client(url=self.url, api_key=self.headers.get("x-api-key"))
+
+@dataclass(frozen=True)
+class App:
+    """An app's side of a server, for one test: the official SDK's client, and what plain HTTP needs."""
+
+    client: LangGraphClient
+    url: str
+    headers: dict[str, str]
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[App]:
+    async with get_client(url=server.url, api_key=server.headers.get("x-api-key")) as client:
+        yield App(client, server.url, server.headers)
 
 
 @contextlib.contextmanager
 def embedded(folder: Path) -> Iterator[Server]:
     """Starts `runyard dev` with the graphs of examples/hello and tests/graphs; stops it at the end."""
     config = folder / "langgraph.json"
-    config.write_text(json.dumps(_all_graphs()))
+    config.write_text(json.dumps(_all_graphs(folder)))
     port = _free_port()
     log = (folder / "dev.log").open("wb")
     command = [sys.executable, "-m", "runyard_cli", "dev", "--config", str(config), "--port", str(port)]
@@ -55,13 +65,14 @@ def embedded(folder: Path) -> Iterator[Server]:
         log.close()
 
 
-def _all_graphs() -> dict[str, Any]:
+def _all_graphs(folder: Path) -> dict[str, Any]:
+    """One project made of two, with the paths relative to `folder` that langgraph.json wants."""
     projects = [ROOT / "examples" / "hello", ROOT / "tests" / "graphs"]
     graphs: dict[str, str] = {}
     for project in projects:
         for name, target in json.loads((project / "langgraph.json").read_text())["graphs"].items():
-            graphs[name] = str(project / target)
-    return {"dependencies": [str(p) for p in projects], "graphs": graphs}
+            graphs[name] = os.path.relpath(project / target, folder)
+    return {"dependencies": [os.path.relpath(p, folder) for p in projects], "graphs": graphs}
 
 
 class Cluster:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.servers import AGENTS, Cluster, Server
+from tests.e2e.servers import AGENTS, App, Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -36,10 +36,10 @@ def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-async def test_kubectl_get_runs_tells_the_story_of_a_run(cluster: Cluster, cluster_server: Server) -> None:
-    thread = (await cluster_server.client.threads.create())["thread_id"]
-    run = await cluster_server.client.runs.create(thread, "stub", input={"log": []})
-    await cluster_server.client.runs.join(thread, run["run_id"])
+async def test_kubectl_get_runs_tells_the_story_of_a_run(cluster: Cluster, cluster_app: App) -> None:
+    thread = (await cluster_app.client.threads.create())["thread_id"]
+    run = await cluster_app.client.runs.create(thread, "stub", input={"log": []})
+    await cluster_app.client.runs.join(thread, run["run_id"])
     cluster.kubectl("wait", f"run/{run['run_id']}", "-n", AGENTS, "--for=condition=Succeeded", "--timeout=20s")
     header, row = cluster.kubectl("get", "runs", run["run_id"], "-n", AGENTS).strip().splitlines()
     assert header.split() == ["NAME", "STATUS", "AGENT", "THREAD", "ATTEMPT", "AGE", "DURATION"]
@@ -59,16 +59,14 @@ def test_a_run_applied_with_kubectl_runs(cluster: Cluster) -> None:
     assert (status["state"], status["attempt"]) == ("success", 1)
 
 
-async def test_a_run_applied_with_kubectl_writes_to_the_thread_it_names(
-    cluster: Cluster, cluster_server: Server
-) -> None:
-    thread = (await cluster_server.client.threads.create())["thread_id"]
+async def test_a_run_applied_with_kubectl_writes_to_the_thread_it_names(cluster: Cluster, cluster_app: App) -> None:
+    thread = (await cluster_app.client.threads.create())["thread_id"]
     first = a_name("by-hand")
     cluster.apply(run_manifest(first, threadId=thread))
     cluster.kubectl("wait", f"run/{first}", "-n", AGENTS, "--for=condition=Succeeded", "--timeout=30s")
-    state = await cluster_server.client.threads.get_state(thread)
+    state = await cluster_app.client.threads.get_state(thread)
     assert state["values"]["log"] == ["by kubectl", "stub"]
-    assert len(await cluster_server.client.runs.list(thread)) == 1
+    assert len(await cluster_app.client.runs.list(thread)) == 1
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -148,14 +146,14 @@ def test_a_run_of_an_agent_that_doesnt_exist_ends_with_a_reason(cluster: Cluster
     assert "nobody" in cluster.get("run", name)["status"]["error"]["message"]
 
 
-async def test_a_stream_goes_on_when_its_pod_dies(cluster: Cluster, cluster_server: Server) -> None:
-    thread = (await cluster_server.client.threads.create())["thread_id"]
-    run = await cluster_server.client.runs.create(
+async def test_a_stream_goes_on_when_its_pod_dies(cluster: Cluster, cluster_app: App) -> None:
+    thread = (await cluster_app.client.threads.create())["thread_id"]
+    run = await cluster_app.client.runs.create(
         thread, "steps", input={"log": [], "count": 60}, stream_mode="updates", config={"recursion_limit": 100}
     )
     steps = 0
     attempts: list[int] = []
-    async for part in cluster_server.client.runs.join_stream(thread, run["run_id"], last_event_id="-1"):
+    async for part in cluster_app.client.runs.join_stream(thread, run["run_id"], last_event_id="-1"):
         if part.event == "metadata":
             attempts.append(part.data["attempt"])
         steps += part.event == "updates"
@@ -163,12 +161,12 @@ async def test_a_stream_goes_on_when_its_pod_dies(cluster: Cluster, cluster_serv
             pod = cluster.get("run", run["run_id"])["status"]["podName"]
             await asyncio.to_thread(cluster.kubectl, "delete", "pod", pod, "-n", AGENTS, "--grace-period=0", "--force")
     assert attempts == [1, 2]
-    state = await cluster_server.client.threads.get_state(thread)
+    state = await cluster_app.client.threads.get_state(thread)
     assert state["values"]["log"] == [f"step {i}" for i in range(60)]
 
 
-async def test_without_a_valid_key_only_health_answers(cluster_server: Server) -> None:
-    async with httpx.AsyncClient(base_url=cluster_server.url) as http:
+async def test_without_a_valid_key_only_health_answers(cluster_app: App) -> None:
+    async with httpx.AsyncClient(base_url=cluster_app.url) as http:
         assert (await http.post("/threads", json={})).status_code == 401
         assert (await http.post("/threads", json={}, headers={"x-api-key": "wrong"})).status_code == 401
         assert (await http.get("/ok")).status_code == 200

@@ -126,20 +126,20 @@ def test_a_policy_closes_what_was_open_and_switching_off_opens_it(cluster: Any, 
 
 def test_two_api_servers_run_at_once_beside_the_cluster(tmp_path: Path, tool: Tool) -> None:
     folder = Path(tool("build", timeout=1500).stdout.strip())
-    configs = {}
+    configs: dict[str, str] = {}
     for name in ("one", "two"):
         configs[name] = tool("apiserver", "up", "--dir", tmp_path / name).stdout.strip()
         assert configs[name] == str(tmp_path / name / "kubeconfig")
 
-    def namespaces(name: str) -> str:
-        command = [folder / "kubectl", "--kubeconfig", configs[name], "get", "namespaces", "-o", "name"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    def kubectl(name: str, *arguments: str) -> str:
+        command = [str(folder / "kubectl"), "--kubeconfig", configs[name], *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        return str(done.stdout)
 
     try:
-        command = [folder / "kubectl", "--kubeconfig", configs["one"], "create", "namespace", "mine"]
-        subprocess.run(command, capture_output=True, timeout=30, check=True)
-        assert "namespace/mine" in namespaces("one")
-        assert "namespace/mine" not in namespaces("two")
+        kubectl("one", "create", "namespace", "mine")
+        assert "namespace/mine" in kubectl("one", "get", "namespaces", "-o", "name")
+        assert "namespace/mine" not in kubectl("two", "get", "namespaces", "-o", "name")
     finally:
         for name in configs:
             tool("apiserver", "down", "--dir", tmp_path / name)

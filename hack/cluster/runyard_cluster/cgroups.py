@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 TREE = "runyard"
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
-DELEGATED = "+cpu +cpuset +io +memory +pids"
+DELEGATED = ("cpu", "cpuset", "io", "memory", "pids")
 
 
 def make(node: str, root: Path = ROOT) -> None:
@@ -28,7 +28,9 @@ def make(node: str, root: Path = ROOT) -> None:
 def _make_unified(node: str, root: Path) -> None:
     (root / TREE / node).mkdir(parents=True, exist_ok=True)
     for folder in (root, root / TREE):
-        (folder / "cgroup.subtree_control").write_text(DELEGATED)
+        for controller in DELEGATED:
+            with contextlib.suppress(OSError):  # not in this kernel: the kubelet tells if it needs it
+                (folder / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def remove(node: str = "", *, root: Path = ROOT, timeout: float = 5) -> None:

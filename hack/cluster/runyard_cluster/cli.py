@@ -1,6 +1,7 @@
 """The command line: verbs, their options, exit codes. Prints results on stdout, progress and failures on stderr."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,10 +33,11 @@ def main(arguments: Sequence[str]) -> int:
         return verb(read_settings(), options)
     except ClusterError as error:
         print(f"cluster: {error}", file=sys.stderr)
-    except PermissionError as error:
-        print(f"cluster: No permission for {error.filename}; this verb may need root.", file=sys.stderr)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        hint = " This verb may need root." if isinstance(error, PermissionError) else ""
+        print(f"cluster: {error.strerror}: {error.filename}.{hint}", file=sys.stderr)
     except KeyboardInterrupt:
         print("cluster: interrupted", file=sys.stderr)
     return 1
@@ -92,7 +94,7 @@ def _up(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _down(settings: Settings, _: argparse.Namespace) -> int:
-    with up.changing(settings):
+    with up.changing():
         up.down(settings)
     return 0
 
@@ -116,19 +118,19 @@ def _logs(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _kill_node(settings: Settings, options: argparse.Namespace) -> int:
-    with up.changing(settings):
+    with up.changing():
         up.kill_node(settings, options.name)
     return 0
 
 
 def _start_node(settings: Settings, options: argparse.Namespace) -> int:
-    with up.changing(settings):
+    with up.changing():
         up.start_node(settings, options.name)
     return 0
 
 
 def _policy(settings: Settings, options: argparse.Namespace) -> int:
-    with up.changing(settings):
+    with up.changing():
         machines.read_marker(settings)
         nodes = machines.node_dirs(settings)
         (policy.switch_on if options.state == "on" else policy.switch_off)(nodes)

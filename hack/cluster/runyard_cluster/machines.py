@@ -56,6 +56,11 @@ class MachineDir:
             return {}
         return loaded if self.alive() else {}
 
+    def runs(self) -> bool:
+        """Tell whether the machine runs and every component that is switched on runs too."""
+        parts = self.status()
+        return bool(parts) and all(part["state"] != "restarting" for part in parts.values())
+
     def containerd_socket(self) -> Path:
         """Return containerd's socket as the host sees it; raises ClusterError when the machine doesn't run."""
         if (process := self.process) is None or not process.alive():

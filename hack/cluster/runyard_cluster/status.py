@@ -32,7 +32,7 @@ def status(settings: Settings) -> tuple[list[str], bool]:
         lines += ["nodes", *(f"  {text}" for text, _ in found.values())]
         lines += ["versions", f"  kubernetes {api.get('/version')['gitVersion']}"]
         lines += [f"  {name} {version}" for name, version in _versions(bin_folder).items()]
-    return lines, ready and nodes_up and all(_runs(machine) for machine in every)
+    return lines, ready and nodes_up and all(machine.runs() for machine in every)
 
 
 def _versions(bin_folder: Path) -> dict[str, str]:
@@ -45,10 +45,6 @@ def _versions(bin_folder: Path) -> dict[str, str]:
 def _policy(every: list[MachineDir]) -> str:
     states = {policy.is_on(machine) for machine in every if machine.name != CONTROL_PLANE}
     return {frozenset({True}): "on", frozenset({False}): "off"}.get(frozenset(states), "on some nodes only")
-
-
-def _runs(machine: MachineDir) -> bool:
-    return machine.alive() and all(part["state"] != "restarting" for part in machine.status().values())
 
 
 def _machine_lines(machine: MachineDir) -> list[str]:

@@ -14,7 +14,7 @@ from string import Template
 
 from runyard_cluster import cgroups, components, configs, deps, machines, network, policy
 from runyard_cluster.api import Api
-from runyard_cluster.build import Toolchain, ensure_built
+from runyard_cluster.build import Toolchain, ensure_built, say
 from runyard_cluster.components import Place
 from runyard_cluster.errors import ClusterError, timed_out
 from runyard_cluster.images import archive_path, write_own_images
@@ -32,17 +32,17 @@ from runyard_cluster.waits import (
 )
 
 API_TIMEOUT = 60.0  # seconds
+LOCK_TIMEOUT = 300.0  # seconds
+LOCK = Path("/run/runyard-cluster.lock")  # one for all state folders: they share the bridge
 SYSTEM_ARCHIVES = ("pause", "coredns", "volume-helper")
 HOST_MOUNT_POINTS = ("/var/lib/kubelet", "/var/lib/cni")  # made empty for the machines to mount over
 
 
 @contextlib.contextmanager
-def changing(settings: Settings) -> Iterator[None]:
+def changing() -> Iterator[None]:
     """Let one process at a time change the cluster; raises ClusterError when another one takes too long."""
-    if os.geteuid():
-        raise ClusterError("Only root can change the cluster: it consists of namespaces and mounts.")
-    settings.state.parent.mkdir(parents=True, exist_ok=True)
-    with settings.state.with_name(settings.state.name + ".lock").open("a") as lock:
+    _require_root()
+    with LOCK.open("a") as lock:
 
         def acquired() -> bool:
             with contextlib.suppress(BlockingIOError):
@@ -50,20 +50,30 @@ def changing(settings: Settings) -> Iterator[None]:
                 return True
             return False
 
-        if not poll(acquired, timeout=300):
-            raise ClusterError(f"Another process has been changing the cluster in {settings.state} for 5 minutes.")
+        if not acquired():
+            say("waiting for another process that is changing the cluster")
+            if not poll(acquired, timeout=LOCK_TIMEOUT):
+                raise ClusterError(f"Another process has been changing the cluster for {LOCK_TIMEOUT:.0f} s.")
         yield
+
+
+def _require_root() -> None:
+    if os.geteuid():
+        raise ClusterError("Only root can change the cluster: it consists of namespaces and mounts.")
 
 
 def up(settings: Settings, nodes: int, *, replace: bool) -> str:
     """Bring a cluster of `nodes` nodes up, unless it is, and return a sentence about it. Raises ClusterError."""
     if not 1 <= nodes <= MAX_NODES:
         raise ClusterError(f"A cluster has 1 to {MAX_NODES} nodes, not {nodes}.")
-    with changing(settings):
+    _require_root()
+    if replace or not any(machine.alive() for machine in machines.machine_dirs(settings)):
+        deps.require_for_nodes()
+        ensure_built(settings)  # before the lock is taken: it may take minutes
+    with changing():
         running = [machine for machine in machines.machine_dirs(settings) if machine.alive()]
         if running and not replace:
             return _keep(settings, nodes)
-        deps.require_for_nodes()
         tools = ensure_built(settings)
         if running or settings.state.exists():
             down(settings)
@@ -88,10 +98,10 @@ def _keep(settings: Settings, nodes: int) -> str:
 
 
 def healthy(settings: Settings) -> bool:
-    """Tell whether every machine runs, the API server is ready and every node is Ready."""
+    """Tell whether every component runs, the API server is ready and every node is Ready."""
     api = Api(API_SERVER, settings.pki)
     every = machines.machine_dirs(settings)
-    if not every or not all(machine.alive() for machine in every) or not api.ready():
+    if not every or not all(machine.runs() for machine in every) or not api.ready():
         return False
     try:
         return all(ready_since(api, node.name) for node in machines.node_dirs(settings))

@@ -1,4 +1,4 @@
-"""Switching NetworkPolicy enforcement (kube-router) on and off on all nodes. Called by `up`, `nodes` and `cli`."""
+"""Switching NetworkPolicy enforcement (kube-router) on and off on all nodes. Called by `up` and `cli`."""
 
 from runyard_cluster.errors import ClusterError, timed_out
 from runyard_cluster.machines import MachineDir

@@ -11,7 +11,7 @@ import pytest
 TOOL = Path(__file__).resolve().parents[3] / "hack" / "cluster"
 sys.path.insert(0, str(TOOL))
 
-from runyard_cluster import components, configs, deps, image_names, images, policy, recipe, standalone  # noqa: E402
+from runyard_cluster import cgroups, components, configs, deps, image_names, images, policy, recipe, standalone  # noqa: E402
 from runyard_cluster.errors import ClusterError, timed_out  # noqa: E402
 from runyard_cluster.processes import Process, identify, start_time  # noqa: E402
 from runyard_cluster.settings import read_settings  # noqa: E402
@@ -146,6 +146,20 @@ def test_flushing_keeps_the_rules_of_others() -> None:
     )
     kept = "*filter\n:FORWARD ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A OUTPUT -j KUBE-FIREWALL\nCOMMIT\n"
     assert policy.without_own_rules(saved) == kept
+
+
+@pytest.mark.parametrize("controllers", [["cpuset", "memory"], []])
+def test_cgroup_folders_are_made_and_removed_for_one_node(tmp_path: Path, controllers: list[str]) -> None:
+    for controller in controllers:
+        (tmp_path / controller).mkdir()
+    if not controllers:
+        (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    cgroups.make("node1", tmp_path)
+    cgroups.make("node2", tmp_path)
+    trees = [tmp_path / controller / "runyard" for controller in controllers] or [tmp_path / "runyard"]
+    (trees[-1] / "node1" / "kubepods" / "pod1").mkdir(parents=True)
+    cgroups.remove("node1", root=tmp_path)
+    assert [sorted(path.name for path in tree.iterdir() if path.is_dir()) for tree in trees] == [["node2"]] * len(trees)
 
 
 def test_settings_come_from_the_environment() -> None:

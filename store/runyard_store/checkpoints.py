@@ -11,6 +11,7 @@ from typing import Protocol
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
+from runyard_store.database import POOL_TIMEOUT_S
 from runyard_store.urls import parse_url
 
 
@@ -35,8 +36,10 @@ class Checkpointers(Protocol):
         """Closes connections; savers made here are dead after that."""
 
 
-async def open_checkpointers(url: str, pool_size: int = 10) -> Checkpointers:
+async def open_checkpointers(url: str, pool_size: int = 10, timeout_s: float = POOL_TIMEOUT_S) -> Checkpointers:
     """Opens savers and store at `url` on the running loop, the graphs' one, with at most `pool_size` connections.
+
+    An operation waits `timeout_s` for one of them; after that the database counts as away.
 
     A Postgres that is down is an error at the first use only. Raises ValueError, Unavailable.
     """
@@ -47,7 +50,7 @@ async def open_checkpointers(url: str, pool_size: int = 10) -> Checkpointers:
         return await open_sqlite(parsed)
     from runyard_store.checkpoints_postgres import open_postgres
 
-    return await open_postgres(parsed, pool_size)
+    return await open_postgres(parsed, pool_size, timeout_s)
 
 
 async def stop_batching(store: BaseStore) -> None:

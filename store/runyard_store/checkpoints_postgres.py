@@ -18,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from runyard_api.errors import Fenced, Unavailable
 from runyard_store.checkpoints import stop_batching
-from runyard_store.database import CONNECTION_ARGS, POOL_TIMEOUT_S, hung_up
+from runyard_store.database import CONNECTION_ARGS, hung_up
 from runyard_store.urls import DatabaseUrl
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
@@ -80,7 +80,7 @@ class PostgresCheckpointers:
         await self._pool.close()
 
 
-async def open_postgres(parsed: DatabaseUrl, pool_size: int) -> PostgresCheckpointers:
+async def open_postgres(parsed: DatabaseUrl, pool_size: int, timeout_s: float) -> PostgresCheckpointers:
     """Opens the pool; connections are made in the background."""
     assert parsed.conninfo is not None
     pool: Pool = AsyncConnectionPool(
@@ -88,7 +88,7 @@ async def open_postgres(parsed: DatabaseUrl, pool_size: int) -> PostgresCheckpoi
         kwargs={**CONNECTION_ARGS, "autocommit": True, "row_factory": dict_row},
         min_size=1,
         max_size=pool_size,
-        timeout=POOL_TIMEOUT_S,
+        timeout=timeout_s,
         check=_check,
         open=False,
     )
@@ -97,5 +97,7 @@ async def open_postgres(parsed: DatabaseUrl, pool_size: int) -> PostgresCheckpoi
 
 
 async def _check(connection: psycopg.AsyncConnection[DictRow]) -> None:
+    """Before a connection is handed out; it is closed here, or the pool would take it for a good one and try again."""
     if hung_up(connection.fileno()):
+        await connection.close()
         raise psycopg.OperationalError("the server closed this connection")

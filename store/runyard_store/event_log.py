@@ -25,8 +25,8 @@ async def append(db: Database, run_id: str, thread_id: str, epoch: int, events: 
         return
     values = {**batch_values(run_id, events), "of_thread": thread_id, "of_epoch": epoch}
     async with db.single() as connection:
-        written = (await connection.execute(_APPEND[db.kind], values)).rowcount
-    if written == 0:
+        written = (await connection.execute(_APPEND[db.kind], values)).all()
+    if not written:
         raise Fenced(f"the lease of thread {thread_id} was taken by another writer")
 
 
@@ -69,7 +69,7 @@ def _append(kind: str) -> Any:
     return add.on_conflict_do_update(
         index_elements=["run_id", "first_seq"],
         set_={name: add.excluded[name] for name in ("last_seq", "n", "blob")},
-    )
+    ).returning(event_batches.c.run_id)
 
 
 _APPEND = {kind: _append(kind) for kind in ("postgresql", "sqlite")}

@@ -16,7 +16,6 @@ import pytest
 
 SERVER_SETTINGS = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",
@@ -44,12 +43,12 @@ class PostgresServer:
         """Ends it at once, as a crash would; clients find their connections closed."""
         self._pg_ctl("stop", "-m", "immediate", "-w")
 
-    def new_database(self, template: str = "template1") -> str:
-        """Makes a database, a copy of `template`, and returns its URL."""
+    def new_database(self) -> str:
+        """Makes an empty database and returns its URL."""
         self._databases += 1
         name = f"test_{self._databases}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+            connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def _pg_ctl(self, *arguments: str) -> None:

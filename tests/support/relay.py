@@ -14,9 +14,8 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken = asyncio.Event()
         self.port = 0
-        self.accepted = 0
-        """Connections taken so far."""
         self.silent = False
         """Whether bytes are swallowed rather than passed on, in connections taken from now on."""
 
@@ -33,13 +32,18 @@ class Relay:
         self.cut()
         await asyncio.gather(*self._tasks)
 
+    async def next_connection(self) -> None:
+        """Waits until a connection is taken, from now on."""
+        self._taken.clear()
+        await self._taken.wait()
+
     def cut(self) -> None:
         """Breaks every present connection, both ways, without a goodbye."""
         for writer in tuple(self._open):
             writer.transport.abort()
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
+        self._taken.set()
         self._open.add(writer)
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
@@ -50,7 +54,7 @@ class Relay:
             await self._pass(reader, writer)
         finally:
             self._open.discard(writer)
-            writer.transport.abort()
+            await _closed(writer)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.silent:
@@ -66,7 +70,7 @@ class Relay:
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         finally:
             self._open.discard(far_writer)
-            far_writer.transport.abort()
+            await _closed(far_writer)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,6 +79,12 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(chunk)
             await writer.drain()
     writer.transport.abort()
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 @asynccontextmanager

@@ -50,11 +50,12 @@ class Seen:
         self._grown.set()
 
     async def until(self, *expected: tuple[str, str | None, str | None]) -> None:
-        """Waits until every expected change was seen, at most 10 s, and forgets what was seen."""
+        """Waits until every expected change was seen, at most 10 s, and nothing else; then forgets them."""
         async with asyncio.timeout(10):
             while not set(expected) <= set(self.changes):
                 self._grown.clear()
                 await self._grown.wait()
+        assert sorted(self.changes, key=str) == sorted(expected, key=str)
         self.changes.clear()
 
 
@@ -138,10 +139,7 @@ async def test_what_was_deleted_during_a_gap_too_long_leaves_no_ghost(
         await kube.create(RUNS, namespace, hand_written_run("new"))
         far.forgets = True
         await relay.up()
-        async with asyncio.timeout(10):
-            while len(seen.changes) < 2:
-                await asyncio.sleep(0.01)
-        assert sorted(seen.changes) == [("ghost", "pending", None), ("new", None, "pending")]
+        await seen.until(("ghost", "pending", None), ("new", None, "pending"))
         assert {run.metadata.name for run in informer.items()} == {"kept", "new"}
         assert not far.forgets
 
@@ -151,10 +149,8 @@ async def test_a_connection_that_falls_silent_is_replaced(
 ) -> None:
     async with _informer(far, Target(RUNS, namespace, idle_seconds=0.3)) as informer:
         seen = Seen(informer)
-        before = relay.accepted
         async with asyncio.timeout(10):
-            while relay.accepted == before:
-                await asyncio.sleep(0.01)
+            await relay.next_connection()
         await kube.create(RUNS, namespace, hand_written_run("a"))
         await seen.until(("a", None, "pending"))
 
@@ -164,12 +160,19 @@ async def test_it_waits_for_a_server_that_is_not_there_yet(
 ) -> None:
     await relay.down()
     await kube.create(RUNS, namespace, hand_written_run("a"))
-    informer = Informer(far, Target(RUNS, namespace), Run.from_manifest, sleep=_briefly)
+    tried = asyncio.Semaphore(0)
+
+    async def counted(seconds: float) -> None:
+        tried.release()
+        await _briefly(seconds)
+
+    informer = Informer(far, Target(RUNS, namespace), Run.from_manifest, sleep=counted)
     informer.start()
     async with asyncio.timeout(10):
-        while informer.failures < 3:
-            await asyncio.sleep(0.01)
+        for _ in range(3):
+            await tried.acquire()
         assert not informer.synced.is_set()
+        assert informer.failures >= 3
         await relay.up()
         await informer.synced.wait()
     assert informer.get("a") is not None

@@ -53,7 +53,7 @@ class Cache(Generic[V]):
         return list(self._groups.get((by, namespace, value), {}).values())
 
     def put(self, seen: V) -> bool:
-        """Takes the object unless it is gone or this state of it, or a newer one, is here; says whether it was taken."""
+        """Takes the object unless it is gone or this or a newer state of it is here; says whether it was taken."""
         place = (seen.metadata.namespace, seen.metadata.name)
         known = self._objects.get(place)
         if seen.metadata.uid in self._gone or (known is not None and version_of(known) >= version_of(seen)):

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 def event(about: Resource, *, reason: str, note: str, kind: str, now: datetime, instance: str) -> Manifest:
-    """The Event object; `reason` is CamelCase, `note` a sentence, `kind` NORMAL or WARNING, `instance` this operator."""
+    """The Event object; `reason` is CamelCase, `note` a sentence, `kind` NORMAL or WARNING, `instance` us."""
     meta = about.metadata
     return {
         "apiVersion": "events.k8s.io/v1",

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import structlog
@@ -25,6 +25,8 @@ from runyard_operator.workqueue import Key
 RECONNECT = (0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds before the n-th attempt in a row to reach a pod's status stream; the last one repeats."""
 
+HOLD_SECONDS = 10.0
+"""How long a pod that was there before this operator is waited for before its Agent's runs are given out."""
 BUSY_COALESCED = 1.0
 """Seconds after which a changed number of busy slots is looked at: many changes, one look."""
 
@@ -168,7 +170,7 @@ class Links:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def reserve(self, agent: Key, thread: Key, run_id: str) -> PodLink | None:
-        """Takes a free slot for a run on the least loaded usable pod; None, and a place in the queue, if there is none."""
+        """Takes a free slot for a run on the least loaded usable pod. None: there is none; it has a place in line."""
         pods = {link.pod.name: link for link in self.of_agent(agent) if link.usable}
         free = sum(link.slots.free for link in pods.values())
         name = least_loaded((name, link.slots) for name, link in pods.items())
@@ -194,6 +196,11 @@ class Links:
         """Wakes every waiting thread: something changed for all of them."""
         for thread in self.waiting.front(agent, 1_000_000):
             self._wake_thread(thread)
+
+    def hold_until(self, agent: Key) -> datetime | None:
+        """Until when a pod that ran before this operator may still tell what it runs; None: there is none such."""
+        unheard = [link.unheard_since for link in self.of_agent(agent) if link.unheard_since is not None]
+        return min(unheard) + timedelta(seconds=HOLD_SECONDS) if unheard else None
 
     def unusable_since(self, agent: Key) -> datetime | None:
         """Since when no pod of the Agent takes runs (at the earliest: since this operator began); None if one does."""
@@ -221,6 +228,7 @@ class Links:
         if failures == len(RECONNECT) and link.unheard_since is not None:
             link.unheard_since = None
             self.wake_all_waiting(link.agent)
+            self._wake_agent(link.agent, 0.0)
 
     async def _take(self, link: PodLink, message: StatusMessage, opened: float) -> None:
         if message.kind == "snapshot":

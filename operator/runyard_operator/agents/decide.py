@@ -26,7 +26,7 @@ def decide(seen: AgentObserved, now: datetime, *, env_secret_prefix: str) -> Age
     waits_until = _waits_until(seen, now) if missing > 0 and refused is None else None
     create = () if refused or waits_until else tuple(_free_names(agent.metadata.name, hash8, seen.pods, missing))
     status = _status(seen, hash8, refused, now)
-    write, write_at = _when_to_write(agent.status, status, seen.status_written, now)
+    write, write_at = _when_to_write(seen, status, now)
     return AgentPlan(
         create=create,
         delete=tuple(_to_delete(seen.pods, hash8)),
@@ -161,12 +161,13 @@ def _pods_problem(seen: AgentObserved, hash8: str) -> Problem | None:
     return Problem(AgentReason.CRASH_LOOP if again else past.reason, past.message + times)
 
 
-def _when_to_write(
-    before: AgentStatus, after: AgentStatus, written: datetime | None, now: datetime
-) -> tuple[bool, datetime | None]:
+def _when_to_write(seen: AgentObserved, after: AgentStatus, now: datetime) -> tuple[bool, datetime | None]:
     """(write now, or None, when to look again): nothing changed, only `busy` changed, or more."""
+    before, written, hold_until = seen.agent.status, seen.status_written, seen.hold_until
     if before == after:
         return False, None
+    if hold_until is not None and hold_until > now:
+        return False, hold_until
     only_busy = before == after.model_copy(update={"busy": before.busy})
     if only_busy and written is not None:
         at = written + timedelta(seconds=BUSY_SECONDS)

@@ -45,6 +45,8 @@ class AgentObserved:
     taken: Mapping[str, str] | None = None
     status_written: datetime | None = None
     """When this operator last wrote the status; None: not yet."""
+    hold_until: datetime | None = None
+    """Until then a pod that ran before this operator may still say that it takes runs; the status stays as it is."""
 
 
 @dataclass(frozen=True)

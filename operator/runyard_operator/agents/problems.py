@@ -67,8 +67,10 @@ def _told(message: str) -> Problem | None:
             told = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(told, dict) and told.get("reason") in _TOLD:
-            return Problem(_TOLD[told["reason"]], str(told.get("message") or told["reason"]))
+        if isinstance(told, dict) and told.get("reason"):
+            said = str(told.get("message") or told["reason"])
+            known = _TOLD.get(told["reason"])
+            return Problem(known, said) if known else Problem(AgentReason.POD_FAILED, f"{told['reason']}: {said}")
     return None
 
 

@@ -80,6 +80,7 @@ def _observe(world: World, kept: AgentMemory, agent: Agent, pods: list[PodView])
         starts=StartsSeen(starts.failures, starts.not_before, starts.problem),
         taken=_taken(world, agent),
         status_written=kept.written,
+        hold_until=world.links.hold_until(Key(agent.metadata.namespace, agent.metadata.name)),
     )
 
 

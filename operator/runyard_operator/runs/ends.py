@@ -1,5 +1,7 @@
 """How runs end, are lost and expire: the row first where no runtime did it, then the object. Called by `apply`."""
 
+from dataclasses import replace
+
 import structlog
 
 from runyard_api.conditions import RunReason
@@ -25,7 +27,7 @@ async def record_end(world: World, action: RecordEnd) -> None:
     link = world.links.get(seen.run.metadata.namespace, seen.pod)
     if not seen.gone and not seen.run.state.finished:
         unwritten = link if seen.run.status.attempt != seen.held.attempt else None
-        await _write_end(world, seen, action.end, ran_on=unwritten)
+        await _write_end(world, seen, await _timed(world, seen, action.end), ran_on=unwritten)
     if link is not None:
         await acknowledge(link, seen.run.run_id)
     _finished(world, seen)
@@ -101,8 +103,8 @@ async def _write_end(world: World, seen: RunSeen, end: End, *, ran_on: PodLink |
         log.info("run rolled back", **objects.names(run))
         await objects.delete(world, run)
         return
-    now = world.now()
-    began = world.memory.of(run.run_id).started or run.status.start_time
+    now = end.at or world.now()
+    began = end.started or world.memory.of(run.run_id).started or run.status.start_time
     patch: Manifest = {}
     if ran_on is not None and seen.held is not None:
         began = began or now
@@ -119,7 +121,16 @@ async def _write_end(world: World, seen: RunSeen, end: End, *, ran_on: PodLink |
 
 def _end_of(row: RunRow, reason: RunReason | None) -> End:
     error = RunError(error=row.error["error"], message=row.error["message"]) if row.error else None
-    return End(row.status, error, reason=reason)
+    return End(row.status, error, reason=reason, started=row.started_at, at=row.ended_at)
+
+
+async def _timed(world: World, seen: RunSeen, end: End) -> End:
+    """The end of a run that this operator didn't start may be older than its own start: the row knows the times."""
+    memory = world.memory.runs.get(seen.run.run_id)
+    if end.rolled_back or (memory is not None and memory.started is not None):
+        return end
+    row = await world.rows.get(seen.run.run_id)
+    return end if row is None else replace(end, started=row.started_at, at=row.ended_at)
 
 
 def _finished(world: World, seen: RunSeen) -> None:

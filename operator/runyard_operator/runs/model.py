@@ -50,7 +50,7 @@ class RunSeen:
 
 @dataclass(frozen=True)
 class AgentSeen:
-    """The Agent a run names (None: there is none) and its pods in short. `unusable_since`: since when no pod takes runs.
+    """The Agent a run names (None: there is none), its pods in short. `unusable_since`: no pod takes runs since then.
     `hold_until`: until then a pod that was there before us may still tell of runs it has."""
 
     name: str
@@ -71,13 +71,15 @@ class Observed:
 
 @dataclass(frozen=True)
 class End:
-    """How a run ended, wherever that is known from."""
+    """How a run ended, wherever that is known from. `started` and `at` are known from rows; None: from elsewhere."""
 
     state: RunState
     error: RunError | None = None
     rolled_back: bool = False
     reason: RunReason | None = None
     """Reason of the Succeeded condition; None: the usual one of the state."""
+    started: datetime | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True)

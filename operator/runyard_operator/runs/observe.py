@@ -2,8 +2,6 @@
 `reconcile`; asks the API server only where absence from the cache would decide something.
 """
 
-from datetime import timedelta
-
 from runyard_api.internal import RunHeld
 from runyard_api.run import Run
 from runyard_api.states import RunState
@@ -13,8 +11,6 @@ from runyard_operator.seen import PodView
 from runyard_operator.workqueue import Key
 from runyard_operator.world import World
 
-HOLD_SECONDS = 10
-"""How long a pod that was there before this operator may keep its Agent's runs from being given out."""
 DISRUPTIONS = frozenset({"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
 """Why pods fail though nothing in them did."""
 
@@ -105,10 +101,9 @@ async def _agent(world: World, key: Key, runs: list[RunSeen]) -> AgentSeen:
     agent = world.caches.agents.get(*key)
     if agent is None and any(r.run.spec.agent_name == key.name and not r.run.state.finished for r in runs):
         agent = await world.confirmed_agent(*key)
-    unheard = [link.unheard_since for link in world.links.of_agent(key) if link.unheard_since is not None]
     return AgentSeen(
         name=key.name,
         agent=agent,
         unusable_since=world.links.unusable_since(key),
-        hold_until=min(unheard) + timedelta(seconds=HOLD_SECONDS) if unheard else None,
+        hold_until=world.links.hold_until(key),
     )

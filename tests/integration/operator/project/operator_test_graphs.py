@@ -1,0 +1,44 @@
+"""Graphs of the agent pods in these tests: one ends at once, one waits for a file to appear, one fails."""
+
+import asyncio
+import operator
+import time
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    gate: str
+
+
+async def _say(_: State) -> State:
+    return {"log": ["said"]}
+
+
+def _opened(gate: Path) -> None:
+    while not gate.exists():
+        time.sleep(0.02)
+
+
+async def _wait(state: State) -> State:
+    await asyncio.to_thread(_opened, Path(state["gate"]))
+    return {"log": ["through"]}
+
+
+async def _fail(_: State) -> State:
+    raise ValueError("no such thing")
+
+
+echo = StateGraph(State).add_node("say", _say).add_edge(START, "say").add_edge("say", END)
+gated = (
+    StateGraph(State)
+    .add_node("say", _say)
+    .add_node("wait", _wait)
+    .add_edge(START, "say")
+    .add_edge("say", "wait")
+    .add_edge("wait", END)
+)
+failing = StateGraph(State).add_node("fail", _fail).add_edge(START, "fail").add_edge("fail", END)

@@ -28,14 +28,16 @@ def test_bad_json_is_refused_in_the_contracts_words(raw: bytes) -> None:
     assert refused.value.detail.startswith("Invalid JSON in request body")
 
 
-@pytest.mark.parametrize("raw", [b'{"a": ["x\\u0000"]}', b'{"a\\u0000": 1}', b'"\\u0000"'], ids=["value", "key", "bare"])
+@pytest.mark.parametrize(
+    "raw", [b'{"a": ["x\\u0000"]}', b'{"a\\u0000": 1}', b'"\\u0000"'], ids=["value", "key", "bare"]
+)
 def test_nul_characters_are_refused_wherever_they_are(raw: bytes) -> None:
     with pytest.raises(HTTPException) as refused:
         parse_json(raw)
     assert (refused.value.status_code, "NUL" in refused.value.detail) == (422, True)
 
 
-GOOD = {
+GOOD: dict[str, tuple[bytes, object]] = {
     "the six characters of a NUL escape as text": (b'{"a": "\\\\u0000"}', {"a": "\\u0000"}),
     "lists as deep as is allowed": (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, None),
     "many brackets side by side": (b"[" + b"[]," * 500 + b"[]]", [[]] * 501),

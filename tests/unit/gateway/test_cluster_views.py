@@ -149,7 +149,13 @@ def test_the_object_of_a_stored_run_carries_no_user_data() -> None:
     manifest = manifest_of(ROW, "agents")
     assert "secret" not in str(manifest)
     run = Run.from_manifest({**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
-    assert (run.run_id, run.thread_id, run.user_id, run.sequence, run.strategy) == (RUN, THREAD, "alice", 3, "interrupt")
+    assert (run.run_id, run.thread_id, run.user_id, run.sequence, run.strategy) == (
+        RUN,
+        THREAD,
+        "alice",
+        3,
+        "interrupt",
+    )
     assert (run.spec.on_disconnect, run.spec.durability, run.cancel_action) == ("Cancel", "Sync", None)
 
 

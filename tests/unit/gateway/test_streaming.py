@@ -153,8 +153,7 @@ async def test_a_slow_client_stalls_its_producer_and_holds_no_more_than_the_buff
     assert written - len(request.connection.body) <= 2 * BUFFER_BYTES + 2 * len(chunk)
     held = written
     request.connection.reading.set()
-    while written == held:
-        await asyncio.sleep(0)
+    await request.connection.until(b"x" * (held + 1))
     request.connection.leave.set()
     await request.task
 

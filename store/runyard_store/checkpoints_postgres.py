@@ -48,7 +48,9 @@ class FencedPostgresSaver(AsyncPostgresSaver):
         except (psycopg.Error, PoolTimeout) as error:
             if getattr(error, "sqlstate", None) == _FENCED_STATE:
                 raise self._fenced() from error
-            raise Unavailable(f"the database doesn't answer: {str(error).strip().splitlines()[0]}") from error
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):
+                raise Unavailable(f"the database doesn't answer: {str(error).strip().splitlines()[0]}") from error
+            raise
 
     def _fenced(self) -> Fenced:
         if not self._is_fenced:

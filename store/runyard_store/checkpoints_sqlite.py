@@ -83,7 +83,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         try:
             return await self._reads.aget_tuple(config)
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise Unavailable(f"the database doesn't answer: {error}") from error
 
     async def alist(
@@ -113,7 +113,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             except BaseException as error:
                 # Also when cancelled: the connection's thread may still be about to begin, and does this after it.
                 await connection.rollback()
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, sqlite3.OperationalError):
                     raise Unavailable(f"the database doesn't answer: {error}") from error
                 raise
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DataError, DisconnectionError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -109,6 +110,19 @@ def create_private_file(parsed: DatabaseUrl) -> None:
         raise Unavailable(f"the database file {parsed.path} can't be opened: {error.strerror}") from error
 
 
+def _to_json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+ENGINE_OPTIONS: dict[str, Any] = {
+    "max_overflow": 0,
+    "pool_timeout": POOL_TIMEOUT_S,
+    "hide_parameters": True,
+    "json_serializer": _to_json,
+    "json_deserializer": orjson.loads,
+}
+
+
 def _first_line(error: BaseException) -> str:
     """The driver's own sentence, without the statement and its parameters: those hold what users wrote."""
     cause = getattr(error, "orig", None) or error
@@ -117,9 +131,7 @@ def _first_line(error: BaseException) -> str:
 
 def _sqlite_engine(parsed: DatabaseUrl, pool_size: int) -> AsyncEngine:
     create_private_file(parsed)
-    engine = create_async_engine(
-        parsed.async_url, pool_size=pool_size, max_overflow=0, pool_timeout=POOL_TIMEOUT_S, hide_parameters=True
-    )
+    engine = create_async_engine(parsed.async_url, pool_size=pool_size, **ENGINE_OPTIONS)
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -149,14 +161,7 @@ def sqlite_pragmas() -> tuple[str, ...]:
 
 
 def _postgres_engine(parsed: DatabaseUrl, pool_size: int) -> AsyncEngine:
-    engine = create_async_engine(
-        parsed.async_url,
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=POOL_TIMEOUT_S,
-        connect_args=CONNECTION_ARGS,
-        hide_parameters=True,
-    )
+    engine = create_async_engine(parsed.async_url, pool_size=pool_size, connect_args=CONNECTION_ARGS, **ENGINE_OPTIONS)
 
     @event.listens_for(engine.sync_engine, "checkout")
     def check(connection: Any, _record: Any, _proxy: Any) -> None:

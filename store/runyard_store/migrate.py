@@ -71,6 +71,7 @@ def main() -> None:
 def _upgrade(parsed: DatabaseUrl) -> None:
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     engine = create_engine(parsed.sync_url)
     if parsed.kind == "sqlite":
@@ -87,6 +88,10 @@ def _upgrade(parsed: DatabaseUrl) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
+    except CommandError as error:  # Alembic doesn't know the revision that it found
+        raise Unavailable(
+            f"the database was written by a newer version of Runyard; this version knows schemas up to {REVISION}"
+        ) from error
     finally:
         engine.dispose()
 

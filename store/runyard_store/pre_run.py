@@ -9,6 +9,7 @@ lease keeps others away, so every later id is this run's.
 """
 
 import base64
+import re
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,7 +24,9 @@ from runyard_store.urls import Kind
 Write = tuple[str, str, str, str, int, str, str | None, bytes | None]
 """checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, bytes."""
 
+_CHECKPOINT_ID = re.compile(r"[0-9a-f]{12}6[0-9a-f]{19}")
 _GREGORIAN_TO_UNIX = 0x01B21DD213814000
+"""Ticks of 100 ns from the start of uuid time (1582) to 1970."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def fork_point(payload: dict[str, Any]) -> str | None:
 def checkpoint_ms(checkpoint_id: str | None) -> int | None:
     """The clock time inside a checkpoint id (a uuid of version 6) in ms; None for anything else."""
     digits = (checkpoint_id or "").replace("-", "")
-    if len(digits) != 32 or digits[12] != "6":
+    if not _CHECKPOINT_ID.fullmatch(digits):
         return None
     ticks = int(digits[:12], 16) << 12 | int(digits[13:16], 16)
     return (ticks - _GREGORIAN_TO_UNIX) // 10_000

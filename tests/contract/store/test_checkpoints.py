@@ -2,7 +2,7 @@
 
 import asyncio
 import operator
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
@@ -327,6 +327,7 @@ async def test_a_slow_reader_of_history_does_not_hold_up_a_run(db: Database, sav
     await executed_run(db, savers, graph.build(), {"log": []}, first.run.thread_id)
     reader = graph.build().compile(checkpointer=savers.reader())
     pages = reader.aget_state_history({"configurable": {"thread_id": first.run.thread_id}})
-    await anext(pages)
+    await anext(aiter(pages))
     await asyncio.wait_for(executed_run(db, savers, Asking().build(), {"log": []}, str(uuid4())), 5)
+    assert isinstance(pages, AsyncGenerator)
     await pages.aclose()

@@ -20,8 +20,9 @@ from runyard_api.errors import Unavailable
 from runyard_store.checkpoints import Checkpointers, open_checkpointers
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import migrate, require_schema
-from runyard_store.runs import get_run
+from runyard_store.runs import count_runs, get_run
 from runyard_store.tables import metadata
+from runyard_store.threads import get_thread
 from runyard_store.urls import parse_url
 
 
@@ -146,3 +147,25 @@ async def test_a_closed_database_can_be_opened_again(url: str, db: Database) -> 
     assert (await claimed(again, claim.run)).outcome == "mine"
     assert finish_of(claim).epoch == claim.epoch
     await again.close()
+
+
+async def test_cancelled_operations_leave_nothing_half_done_or_locked(url: str, db: Database) -> None:
+    savers = await open_checkpointers(url)
+    claim = await claimed(db, await stored_run(db))
+    saver = savers.saver(claim.run.thread_id, claim.epoch, lambda: None)
+    config: Any = {"configurable": {"thread_id": claim.run.thread_id, "checkpoint_ns": "", "checkpoint_id": "c"}}
+    for turns in range(30):
+        tasks = [
+            asyncio.ensure_future(stored_run(db, claim.run.thread_id)),
+            asyncio.ensure_future(saver.aput_writes(config, [("channel", turns)], f"task-{turns}")),
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await saver.aput_writes(config, [("channel", "after")], "task-after")
+    await stored_run(db, claim.run.thread_id)
+    thread = await get_thread(db, claim.run.thread_id)
+    assert thread.unfinished == thread.run_seq == await count_runs(db, claim.run.thread_id)
+    await savers.close()

@@ -1,5 +1,7 @@
 """The end of a run and the event log."""
 
+from typing import Any
+
 import pytest
 from tests.support.store_rows import claimed, events, finish_of, later, stored_run
 
@@ -57,7 +59,7 @@ async def test_a_failed_run_without_a_state_keeps_what_the_thread_shows(db: Data
     await finish_run(db, finish_of(first))
     second = await claimed(db, await stored_run(db, first.run.thread_id))
     error = {"error": "ValueError", "message": "boom \x00"}
-    nothing = {"values": None, "interrupts": None, "head": None, "result": None, "last_events": []}
+    nothing: dict[str, Any] = {"values": None, "interrupts": None, "head": None, "result": None, "last_events": []}
     failed = finish_of(
         second, state=RunState.ERROR, error=error, thread_status=ThreadState.ERROR, now=later(60), **nothing
     )

@@ -17,7 +17,7 @@ from runyard_runtime.project import ProjectError
 from runyard_runtime.runtime import Runtime, start_runtime
 from runyard_runtime.serve import serve
 from runyard_runtime.settings import BadSetting, Settings, settings_from_env
-from runyard_store.database import Database, open_database
+from runyard_store.database import open_database
 from runyard_store.migrate import require_schema
 
 _T = TypeVar("_T")
@@ -33,26 +33,32 @@ def main() -> None:
     except BadSetting as error:
         sys.exit(str(error))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_run(settings))
+        code = runner.run(run(settings))
         sys.stderr.flush()
         sys.stdout.flush()
         # Not sys.exit: it would wait for threads of sync graph code, which nothing can stop.
         os._exit(code)
 
 
-async def _run(settings: Settings) -> int:
+async def run(settings: Settings) -> int:
+    """Starts, serves and drains; the exit code: 1 when the start failed, with the reason in the termination message."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        db = await _database(settings)
+        db = await open_database(settings.database_url, settings.pool_size)
+    except (ValueError, Unavailable) as error:
+        return _failed(settings, "DatabaseUnavailable", str(error))
+    try:
+        await _patiently(lambda: require_schema(db))
         runtime = await start_runtime(settings, db)
+        await _serve(settings, runtime, stopped)
     except ProjectError as error:
         return _failed(settings, error.reason, str(error))
-    except (Unavailable, ValueError) as error:
-        return _failed(settings, "DatabaseUnavailable", str(error))
-    await _serve(settings, runtime, stopped)
-    await db.close()
+    except Unavailable as error:
+        return _failed(settings, "DatabaseUnavailable", error.detail)
+    finally:
+        await db.close()
     return 0
 
 
@@ -64,12 +70,6 @@ async def _serve(settings: Settings, runtime: Runtime, stopped: asyncio.Event) -
     await runtime.drain()
     await runtime.stop()
     await server.stop()
-
-
-async def _database(settings: Settings) -> Database:
-    db = await open_database(settings.database_url, settings.pool_size)
-    await _patiently(lambda: require_schema(db))
-    return db
 
 
 async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:

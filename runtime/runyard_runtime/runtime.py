@@ -40,13 +40,18 @@ async def start_runtime(settings: Settings, db: Database | None = None) -> "Runt
     project = read_project(settings.config, settings.graphs)
     loop = GraphLoop(settings.slots)
     loop.start()
+    own = None
     try:
         graphs = await loop.run(_import_graphs(project))
-        opened = db or await open_database(settings.database_url, settings.pool_size)
+        own = None if db else await open_database(settings.database_url, settings.pool_size)
         checkpointers = await loop.run(open_checkpointers(settings.database_url, settings.pool_size))
     except BaseException:
         await loop.stop()
+        if own is not None:
+            await own.close()
         raise
+    opened = db or own
+    assert opened is not None
     engine = Engine(
         db=opened,
         graphs=graphs,

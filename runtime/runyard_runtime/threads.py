@@ -8,9 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
 
-import structlog
 from langgraph.errors import InvalidUpdateError
-from pydantic import BaseModel, TypeAdapter
 
 from runyard_api.errors import BadRequest, NotFound, RunyardError
 from runyard_api.internal import GraphSchemas, HistoryQuery, StateQuery, StateUpdate
@@ -18,12 +16,11 @@ from runyard_runtime.attempt import Engine
 from runyard_runtime.factories import Access
 from runyard_runtime.graphs import AnyGraph, Use
 from runyard_runtime.run_config import checkpoint_keys, thread_config
+from runyard_runtime.schemas import graph_schemas
 from runyard_runtime.serialize import dumps
 from runyard_runtime.state import Shown, checkpoint_of, shown, thread_state
 from runyard_store.leases import claim_thread, release
 from runyard_store.threads import ThreadUpdate, record_state
-
-_log = structlog.get_logger(__name__)
 
 
 class Threads:
@@ -118,33 +115,7 @@ class Threads:
 
     async def _schemas(self, graph_id: str) -> GraphSchemas:
         async with self._open(graph_id, "", "assistants.read") as graph:
-            context = _schema(graph.get_context_jsonschema)
-            return GraphSchemas(
-                graph_id=graph_id,
-                input_schema=_schema(graph.get_input_jsonschema),
-                output_schema=_schema(graph.get_output_jsonschema),
-                state_schema=_schema(lambda: _state_schema(graph)),
-                config_schema=context,
-                context_schema=context,
-            )
-
-
-def _schema(make: Any) -> dict[str, Any] | None:
-    try:
-        schema: dict[str, Any] | None = make()
-    except Exception as error:  # users' types need not have a JSON schema, and pydantic has many ways to say so
-        _log.info("no schema", error=type(error).__name__)
-        return None
-    return schema
-
-
-def _state_schema(graph: AnyGraph) -> dict[str, Any]:
-    declared = getattr(getattr(graph, "builder", None), "state_schema", None)
-    if declared is None:
-        return graph.get_output_jsonschema()
-    if isinstance(declared, type) and issubclass(declared, BaseModel):
-        return declared.model_json_schema()
-    return TypeAdapter(declared).json_schema()
+            return graph_schemas(graph_id, graph)
 
 
 def _sentence(error: Exception) -> str:

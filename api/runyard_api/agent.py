@@ -61,7 +61,7 @@ class EnvVar(CrdModel):
             rule("!self.startsWith('RUNYARD_')", "must not begin with RUNYARD_, which Runyard sets itself"),
         ),
     )
-    value: Annotated[str, Field(max_length=32768)] = Field(default="", description="Its value.")
+    value: Annotated[str, Field(max_length=32768)] = Field(default="", description="Its value. Absent: empty.")
 
 
 class EnvFrom(CrdModel):
@@ -165,7 +165,9 @@ class AgentSpec(CrdModel):
         description="Seconds without any usable pod after which waiting runs end in error. Waiting for a slot isn't "
         "bounded by it.",
     )
-    pod_template: PodTemplate = Field(default=PodTemplate(), description="How its pods differ from the plain ones.")
+    pod_template: PodTemplate = Field(
+        default=PodTemplate(), description="How its pods differ from the plain ones. Absent: in nothing."
+    )
     run_defaults: RunDefaults = Field(
         default=RunDefaults(), description="What holds for Runs that don't say otherwise."
     )

@@ -4,7 +4,7 @@ Used by `agent`, `run` and `conditions`; `crd_schema` turns all of it into Custo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -127,7 +127,6 @@ class KindDefinition:
     status_default: Manifest | None = None
     immutable_spec_except: tuple[str, ...] | None = None
     """None: the spec may change. Otherwise every other field of the spec keeps what it had at creation."""
-    extra: Manifest = field(default_factory=dict)
 
     @property
     def kind(self) -> str:

@@ -39,7 +39,7 @@ class RunPayload(BaseModel):
     context: dict[str, Any] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
     checkpoint: dict[str, Any] | None = None
-    stream_mode: list[StreamMode] = Field(default_factory=lambda: ["values"])
+    stream_mode: list[StreamMode] = Field(default=["values"])
     stream_subgraphs: bool = False
     interrupt_before: Breakpoints | None = None
     interrupt_after: Breakpoints | None = None

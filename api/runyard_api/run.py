@@ -56,12 +56,16 @@ class CommandSpec(CrdModel):
 
     update: Any = Field(
         default=None,
-        description="State update: an object, or a list of [key, value] pairs.",
+        description="State update: an object, or a list of [key, value] pairs. Absent: none.",
         json_schema_extra=ANY_JSON,
     )
-    resume: Any = Field(default=None, description="The answer to the thread's interrupt.", json_schema_extra=ANY_JSON)
+    resume: Any = Field(
+        default=None, description="The answer to the thread's interrupt. Absent: none.", json_schema_extra=ANY_JSON
+    )
     goto: Any = Field(
-        default=None, description="A node's name, {node, input}, or a list of these.", json_schema_extra=ANY_JSON
+        default=None,
+        description="A node's name, {node, input}, or a list of these. Absent: the graph decides.",
+        json_schema_extra=ANY_JSON,
     )
 
 

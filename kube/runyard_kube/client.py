@@ -24,7 +24,7 @@ from runyard_kube.resources import Resource
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 CLOSE_GRACE = 0.05
-"""Seconds that `close` leaves to connections whose request was cancelled: their TLS close waits for the server's answer,
+"""Seconds that `close` leaves to connections whose request was cancelled: their TLS close waits for the server's answer
 and no one else waits for them."""
 
 

@@ -15,8 +15,10 @@ import pytest
 import pytest_asyncio
 
 from runyard_kube.client import KubeClient
+from runyard_kube.resources import Resource
 
 ROOT = Path(__file__).resolve().parents[2]
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 TOOL = (sys.executable, str(ROOT / "hack" / "cluster"))
 
 
@@ -61,16 +63,16 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         _tool("apiserver", "down", "--dir", str(folder))
 
 
-@pytest.fixture
-def namespace(api_server: ApiServer) -> str:
-    """A new namespace. It stays until the server ends: nothing here could finish its deletion."""
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    api_server.kubectl("create", "namespace", name)
-    return name
-
-
 @pytest_asyncio.fixture
 async def kube(api_server: ApiServer) -> AsyncIterator[KubeClient]:
     """A client with every right."""
     async with await KubeClient.open(api_server.kubeconfig) as client:
         yield client
+
+
+@pytest_asyncio.fixture
+async def namespace(kube: KubeClient) -> str:
+    """A new namespace. It stays until the server ends: nothing here could finish its deletion."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    await kube.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name

@@ -46,7 +46,8 @@ class Seen:
     def _take(self, old: Run | None, new: Run | None) -> None:
         either = new or old
         assert either is not None
-        self.changes.append((either.metadata.name, old and old.state.value, new and new.state.value))
+        before, after = (run.state.value if run else None for run in (old, new))
+        self.changes.append((either.metadata.name, before, after))
         self._grown.set()
 
     async def until(self, *expected: tuple[str, str | None, str | None]) -> None:

@@ -1,13 +1,15 @@
 """`runyard-gateway`: reads the settings, opens what the application depends on, serves it until told to stop."""
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 import structlog
 import uvicorn
@@ -27,15 +29,22 @@ SHUTDOWN_SECONDS = 20
 
 
 class Server(uvicorn.Server):
-    """A uvicorn that tells the application when it is asked to stop: it waits for open streams, so they must end."""
+    """A uvicorn that leaves signals to `stop_on_signals`: its own handling ends the process before the clean-up."""
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
-        super().__init__(config)
-        self._stopping, self._loop = stopping, asyncio.get_running_loop()
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        super().handle_exit(sig, frame)
+
+def stop_on_signals(server: Server, stopping: asyncio.Event) -> None:
+    """At SIGTERM or SIGINT no more requests are taken and open streams end; then `serve` returns."""
+
+    def stop() -> None:
+        stopping.set()
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 def main() -> None:
@@ -74,7 +83,9 @@ async def serve(settings: ServerSettings, token_key: bytes) -> None:
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
-        await Server(config, stopping).serve()
+        server = Server(config)
+        stop_on_signals(server, stopping)
+        await server.serve()
 
 
 def configure_logs() -> None:

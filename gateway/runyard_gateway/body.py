@@ -86,6 +86,8 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
+            if "\x00" in request.url.path or b"%00" in request.scope["query_string"]:
+                raise HTTPException(422, "URL: must not contain NUL characters (%00)")
             return await handle(StrictRequest(_as_json(request.scope), request.receive, request._send))
 
         return strict

@@ -62,7 +62,7 @@ class KubeRuns:
         """Begins to follow the cluster; until the Agents are known, calls that need them raise Unavailable."""
         self._runs.start()
         self._agents.start()
-        self._sweeper = asyncio.create_task(self._sweep(), name="sweep of runs without an object")
+        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of runs without an object")
 
     async def stop(self) -> None:
         if self._sweeper:
@@ -123,9 +123,9 @@ class KubeRuns:
             async with asyncio.timeout(ENDPOINT_SECONDS):
                 while True:
                     agent = self._agents.get(agent_name)
-                    if agent is None and self._agents.synced.is_set():
-                        raise NotFound(f"Agent {agent_name} not found.")
-                    if agent and agent.pods:
+                    if agent is None:
+                        await self._confirm_agent(agent_name)
+                    elif agent.pods:
                         return self._client_of(random.choice(agent.pods))
                     await changed.wait()
                     changed.clear()
@@ -133,6 +133,13 @@ class KubeRuns:
             raise Unavailable(f"Agent {agent_name} has no ready pod.") from None
         finally:
             unsubscribe()
+
+    async def _confirm_agent(self, agent_name: str) -> None:
+        """Raises NotFound unless the API server knows the agent: the cache may be behind."""
+        try:
+            await self._cluster.kube.get(AGENTS, self._cluster.namespace, agent_name)
+        except kube_errors.NotFound as error:
+            raise NotFound(f"Agent {agent_name} not found.") from error
 
     def _status_of(self, run: SeenRun) -> RunStatus:
         return RunStatus(run.state, run.attempt, self._client_of(run.pod) if run.pod else None, run.error)
@@ -142,13 +149,16 @@ class KubeRuns:
         token = pod_token(cluster.token_key, namespace=cluster.namespace, pod=pod.pod, nonce=pod.nonce)
         return RuntimeClient(f"http://{pod.endpoint}", token=token, http=cluster.http)
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
         """Makes the objects of runs that have waited for one too long, whichever gateway stored them."""
+        for run in await runs_without_object(self._cluster.db, self._cluster.now() - ORPHANED_AFTER):
+            await self.submit(run)
+
+    async def _sweep_for_ever(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
-                for run in await runs_without_object(self._cluster.db, self._cluster.now() - ORPHANED_AFTER):
-                    await self.submit(run)
+                await self.sweep()
             except RunyardError as error:
                 log.warning("the sweep stopped early", reason=error.detail)
             except Exception:

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Response
 
 from runyard_api.errors import Invalid, NotFound
-from runyard_api.events import resume_point
+from runyard_api.events import EventId, resume_point
 from runyard_api.states import CancelAction, RunState
 from runyard_api.wire import SMALL_INT, WireStreamMode
 from runyard_api.wire_views import RunView
@@ -80,10 +80,7 @@ async def stream(
 ) -> Response:
     """The run's events: those after the given id, or without one only those to come."""
     modes = modes_of(stream_mode or ())
-    try:
-        after = resume_point(last_event_id)
-    except ValueError as error:
-        raise Invalid(f"Last-Event-ID: {error}") from error
+    after = after_of(last_event_id)
     try:
         run = await _run(ctx, thread_id, run_id, user)
     except NotFound as error:
@@ -125,6 +122,17 @@ async def cancel(
 
 async def _run(ctx: Context, thread_id: UUID, run_id: UUID, user: str) -> RunRow:
     return await get_run(ctx.db, str(run_id), str(thread_id), user)
+
+
+def after_of(last_event_id: str | None) -> EventId | None:
+    """Where a reader goes on. Raises Invalid for what no event of ours can have as its id."""
+    try:
+        after = resume_point(last_event_id)
+    except ValueError as error:
+        raise Invalid(f"Last-Event-ID: {error}") from error
+    if after is not None and after.seq >= 2**63:
+        raise Invalid("Last-Event-ID: the sequence is larger than any event's")
+    return after
 
 
 def modes_of(given: Sequence[str]) -> list[str]:

@@ -8,9 +8,12 @@ import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from tests.integration.gateway.world import World, running_world
+from tests.support.apiserver import api_server, kube, namespace
 
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import migrate
+
+__all__ = ["api_server", "kube", "namespace"]
 
 
 @pytest.fixture(scope="session")

@@ -154,10 +154,11 @@ async def test_a_join_filters_by_modes_in_every_form(http: httpx.AsyncClient, th
 async def test_bad_joins(http: httpx.AsyncClient, sdk: LangGraphClient, thread: str) -> None:
     run = await sdk.runs.create(thread, "stub", input=LOG)
     path = f"/threads/{thread}/runs/{run['run_id']}/stream"
-    for bad in ("x", "1-x", "1-2-3", "-2"):
+    for bad in ("x", "1-x", "1-2-3", "-2", "1-9223372036854775808"):
         answer = await http.get(path, headers={"last-event-id": bad})
         assert (answer.status_code, answer.json()["detail"].startswith("Last-Event-ID")) == (422, True)
     assert (await http.get(path, params={"stream_mode": "x"})).status_code == 422
+    assert (await http.get(path, headers={"last-event-id": "999999999999999-9223372036854775807"})).status_code == 200
     assert (await http.get(f"/threads/{thread}/runs/x/stream")).status_code == 422
     [missing] = await joined(http, thread, str(uuid4()))
     assert (missing.event, missing.data["message"][:3]) == ("error", "404")

@@ -47,6 +47,8 @@ REFUSALS: dict[str, tuple[str, str, bytes, int, str]] = {
     "a thread nobody has": ("GET", f"/threads/{uuid4()}", b"", 404, "not found"),
     "a new thread's id that is no UUID": ("POST", "/threads", b'{"thread_id": "x"}', 422, "thread_id"),
     "if_exists of another kind": ("POST", "/threads", b'{"if_exists": "x"}', 422, "'raise' or 'do_nothing'"),
+    "a NUL in the path": ("GET", f"/threads/{uuid4()}/state/%00", b"", 422, "NUL"),
+    "a NUL in the query": ("GET", f"/threads/{uuid4()}/history?before=a%00", b"", 422, "NUL"),
     "a ttl": ("POST", "/threads", b'{"ttl": {"ttl": 5}}', 422, "ttl: not supported by this server"),
     "supersteps": ("POST", "/threads", b'{"supersteps": [{"updates": []}]}', 422, "supersteps: not supported"),
     "metadata that is no object": ("POST", "/threads", b'{"metadata": []}', 422, "metadata: input should be an object"),

@@ -1,50 +1,20 @@
-"""`runyard dev`: puts gateway, dispatcher, runtime and database together in one process and runs them until Ctrl-C.
+"""`runyard dev`: checks what a person can get wrong, then runs the process; every failure leaves as one sentence.
 
-Called by `main`. Order: project read, folder locked, database migrated, then from the inside out: runtime on a unix
-socket, dispatcher, gateway on TCP; stopped the other way round.
+Called by `main`. What is checked first needs no heavy import, so that a wrong path is told at once.
 """
 
-import asyncio
 import contextlib
-import signal
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-import structlog
-import uvloop
 from rich.console import Console
 
 from runyard_api.errors import RunyardError
-from runyard_cli.embedded.dispatcher import Dispatcher
-from runyard_cli.embedded.hosts import LoopbackHostsOnly
 from runyard_cli.embedded.lock import owned
-from runyard_cli.embedded.report import JsonLines, Lines, Report, Started
-from runyard_cli.embedded.requests import ReportRequests
-from runyard_cli.embedded.rows import StoredRows
-from runyard_cli.embedded.server import bind, quiet_uvicorn, served
+from runyard_cli.embedded.report import JsonLines, Lines, Report
 from runyard_cli.failure import CommandError
-from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
-from runyard_gateway.app import Deps, create_app
-from runyard_gateway.ports import AgentView
-from runyard_gateway.settings import Settings as GatewaySettings
-from runyard_runtime.project import Project, ProjectError, read_project
-from runyard_runtime.runtime import start_runtime
-from runyard_runtime.serve import serve as serve_runtime
-from runyard_runtime.settings import Settings as RuntimeSettings
-from runyard_store.database import Database, open_database
-from runyard_store.migrate import migrate
-
-AGENT = "local"
-LONGEST_SOCKET_PATH = 100
-"""Bytes; the kernel's limit is 108 with the ending zero."""
-DRAIN_SECONDS = 5.0
-STOP_GRACE_SECONDS = 2.0
+from runyard_runtime.project import ProjectError, read_project
 
 
 @dataclass(frozen=True)
@@ -62,7 +32,6 @@ class Options:
 def serve(options: Options) -> None:
     """Runs until SIGINT or SIGTERM. Raises CommandError with one sentence when it can't start."""
     report: Report = JsonLines(Console(file=sys.stdout)) if options.as_json else Lines(Console(highlight=False))
-    configure_logs(as_json=options.as_json)
     state = options.state.absolute()
     with contextlib.ExitStack() as stack:
         if options.as_json:  # what graphs print must not get between the JSON lines
@@ -70,127 +39,16 @@ def serve(options: Options) -> None:
         try:
             project = read_project(options.config)
             stack.enter_context(owned(state))
-            migrate(database_url(state))
-            socket_path = stack.enter_context(runtime_socket(state))
-            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-            runner.run(_serve(options, project, state, socket_path, report))
+            from runyard_cli.embedded.process import run
+
+            run(options, project, state, report)
         except ProjectError as error:
             raise CommandError(sentence(str(error))) from error
         except RunyardError as error:
             raise CommandError(sentence(error.detail)) from error
 
 
-async def _serve(options: Options, project: Project, state: Path, socket_path: Path, report: Report) -> None:
-    stopped = _stop_on_signals(report)
-    async with AsyncExitStack() as stack:
-        db = await open_database(database_url(state))
-        stack.push_async_callback(db.close)
-        listener = stack.enter_context(bind(options.host or "127.0.0.1", options.port))
-        runtime = await stack.enter_async_context(_runtime(options, db, state, socket_path))
-        graphs = (await runtime.info()).graphs
-        agent = AgentView(AGENT, graphs, True, _now())
-        dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=runtime, agent=agent, report=report)
-        taken_up = await dispatcher.start()
-        stack.push_async_callback(dispatcher.stop)
-        deps = Deps(db=db, runs=dispatcher, now=_now, stopping=stopped)
-        await stack.enter_async_context(served(_gateway(options, deps, report), listener))
-        where = {graph: project.graphs.get(graph, "") for graph in graphs}
-        url = _url(listener.getsockname())
-        report.started(Started(version("runyard"), url, where, options.config, state, taken_up))
-        await stopped.wait()
-
-
-@contextlib.asynccontextmanager
-async def _runtime(options: Options, db: Database, state: Path, socket_path: Path) -> AsyncIterator[RuntimeClient]:
-    """The runtime with the project's graphs, served on the unix socket; gives a client of it. It drains at the end."""
-    settings = RuntimeSettings(
-        database_url=database_url(state),
-        config=options.config,
-        slots=options.slots,
-        pod_name=AGENT,
-        drain_seconds=DRAIN_SECONDS,
-        stop_grace_seconds=STOP_GRACE_SECONDS,
-    )
-    async with AsyncExitStack() as stack:
-        runtime = await start_runtime(settings, db)
-        stack.push_async_callback(runtime.stop)
-        server = await serve_runtime(runtime.app, uds=socket_path)
-        stack.push_async_callback(server.stop)
-        stack.push_async_callback(runtime.drain)
-        http = await stack.enter_async_context(socket_http(str(socket_path)))
-        yield RuntimeClient(SOCKET_BASE_URL, token=None, http=http)
-
-
-def _gateway(options: Options, deps: Deps, report: Report) -> ReportRequests:
-    app = create_app(GatewaySettings(auth="none"), deps)
-    return ReportRequests(app if options.host else LoopbackHostsOnly(app), report)
-
-
-def _stop_on_signals(report: Report) -> asyncio.Event:
-    """Set by the first SIGINT or SIGTERM; a second SIGINT interrupts at once."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-        report.stopping()
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    return stopped
-
-
-@contextlib.contextmanager
-def runtime_socket(state: Path) -> Iterator[Path]:
-    """The path of the runtime's unix socket, in a folder that only this user can enter.
-
-    Below the state folder; in a temporary folder where that path would be longer than the kernel allows.
-    """
-    folder = state / "run"
-    with contextlib.ExitStack() as stack:
-        if len(bytes(folder / "runtime.sock")) > LONGEST_SOCKET_PATH:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runyard-")))
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / "runtime.sock"
-        path.unlink(missing_ok=True)
-        yield path
-        path.unlink(missing_ok=True)
-
-
-def database_url(state: Path) -> str:
-    """The sqlite database in the state folder, as runyard_store takes it."""
-    return f"sqlite:///{state / 'runyard.db'}"
-
-
-def configure_logs(*, as_json: bool) -> None:
-    """Warnings and errors of all parts go to stderr, as lines to read or as JSON."""
-    quiet_uvicorn()
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
-            *([structlog.processors.format_exc_info] if as_json else []),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
 def sentence(text: str) -> str:
     """A capital at the start and a full stop at the end."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-
-
-def _url(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    host, port = address[0], address[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

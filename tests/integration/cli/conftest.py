@@ -15,24 +15,21 @@ from langgraph_sdk.client import LangGraphClient
 
 ROOT = Path(__file__).parents[3]
 HELLO = ROOT / "examples" / "hello" / "langgraph.json"
-START_SECONDS = 25
+START_SECONDS = 60
 COMMAND = [sys.executable, "-m", "runyard_cli", "dev"]
 
 
 @dataclass
 class Dev:
-    """A `runyard dev` that answers at `url`. `started` is the first line it printed."""
+    """A `runyard dev` that answers `client`. `started` is the first line it printed."""
 
     process: asyncio.subprocess.Process
     started: dict[str, Any]
+    client: LangGraphClient
 
     @property
     def url(self) -> str:
         return str(self.started["url"])
-
-    @property
-    def client(self) -> LangGraphClient:
-        return get_client(url=self.url, api_key=None)
 
     async def event(self, name: str) -> dict[str, Any]:
         """The next printed line of that event."""
@@ -59,6 +56,7 @@ Start = Callable[..., Awaitable[Dev]]
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts `runyard dev` on examples/hello and a free port, with the state folder `state` of this test."""
     running: list[asyncio.subprocess.Process] = []
+    clients: list[LangGraphClient] = []
 
     async def begin(*options: str, config: Path = HELLO, state: Path = tmp_path / "state") -> Dev:
         command = [*COMMAND, "--json", "--port", "0", "--config", str(config), "--state", str(state), *options]
@@ -69,9 +67,13 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
         assert line, (tmp_path / "dev.log").read_text()
-        return Dev(process, json.loads(line))
+        started = json.loads(line)
+        clients.append(get_client(url=started["url"], api_key=None))
+        return Dev(process, started, clients[-1])
 
     yield begin
+    for client in clients:
+        await client.aclose()
     for process in running:
         if process.returncode is None:
             process.kill()

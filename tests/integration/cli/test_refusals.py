@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cli.conftest import HELLO, Start, refused
 
+pytestmark = pytest.mark.timeout(120)  # each start imports LangGraph: seconds on a busy machine
 GRAPH = "from langgraph.graph import StateGraph\n"
 
 

@@ -42,8 +42,8 @@ def test_the_operator_holds_its_kinds_and_pods_but_no_secrets(rendered: Rendered
         "runyard.dev/agents/status": {"patch"},
         "runyard.dev/runs": {"delete"} | WATCH,
         "runyard.dev/runs/status": {"patch"},
-        "pods": {"create", "patch", "delete"} | WATCH,
-        "events.k8s.io/events": {"create", "patch"},
+        "pods": {"create", "delete"} | WATCH,
+        "events.k8s.io/events": {"create"},
     }
 
 
@@ -58,11 +58,18 @@ def test_the_jobs_make_secrets_and_read_only_their_own(rendered: Rendered) -> No
     assert rights(rendered, "runyard-migration") == {"secrets": {"create"}, "secrets runyard-runtime-database": own}
 
 
-def test_the_keys_jobs_rights_go_when_it_has_succeeded(rendered: Rendered) -> None:
+def test_what_hooks_may_do_goes_when_they_have_succeeded(rendered: Rendered) -> None:
     hooks = [found for found in rendered if "helm.sh/hook" in found["metadata"].get("annotations", {})]
     assert {found["kind"] for found in hooks} == {"ServiceAccount", "Role", "RoleBinding", "Job"}
     for found in hooks:
         assert "hook-succeeded" in found["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+
+
+def test_agent_pods_are_removed_after_an_uninstall_that_keeps_their_namespace(helm: Helm) -> None:
+    assert rights(helm.objects(), "runyard-cleanup") == {"pods": {"list", "delete"}}
+    # In a namespace that goes away nothing can be created, and everything goes with it.
+    assert "cleanup" not in helm.text("--set", "namespaces.keep=false")
+    assert "cleanup" in helm.text("--set", "namespaces.keep=false,namespaces.create=false")
 
 
 def test_templates_hold_no_secret_and_rendering_twice_gives_the_same(helm: Helm, rendered: Rendered) -> None:

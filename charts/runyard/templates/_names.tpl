@@ -6,6 +6,10 @@
 {{- define "runyard.keysJob.name" -}}{{ .Release.Name }}-keys{{- end }}
 {{- define "runyard.migration.name" -}}{{ .Release.Name }}-migration{{- end }}
 {{- define "runyard.sandboxesPolicy.name" -}}{{ .Release.Name }}-default-deny{{- end }}
+{{- define "runyard.cleanup.name" -}}{{ .Release.Name }}-cleanup{{- end }}
+
+{{/* "true" where the agents namespace outlives the release, and with it what must be cleaned up. */}}
+{{- define "runyard.cleanup.needed" -}}{{ if or .Values.namespaces.keep (not .Values.namespaces.create) }}true{{ end }}{{- end }}
 
 {{- define "runyard.agents.namespace" -}}{{ .Values.namespaces.agents | default (printf "%s-agents" .Release.Name) }}{{- end }}
 {{- define "runyard.sandboxes.namespace" -}}{{ .Values.namespaces.sandboxes | default (printf "%s-sandboxes" .Release.Name) }}{{- end }}

@@ -104,7 +104,8 @@ class Buildah(Builder):
     def save(self, reference: str, archive: Path) -> None:
         partial = archive.with_suffix(".partial")
         partial.unlink(missing_ok=True)  # buildah would add to it
-        run([*self.command, "push", "--quiet", reference, f"oci-archive:{partial}:{reference}"], timeout=600)
+        # Docker's format, as `docker save` writes it: its layers are plain, and gzip would take most of a build's time.
+        run([*self.command, "push", "--quiet", reference, f"docker-archive:{partial}:{reference}"], timeout=600)
         partial.rename(archive)
 
     def clean(self) -> None:

@@ -23,7 +23,7 @@ from runyard_gateway.settings import ServerSettings, read_environment
 from runyard_kube.client import KubeClient
 from runyard_store.database import open_database
 
-DATABASE_CONNECTIONS = 20
+DATABASE_CONNECTIONS, MIN_KEY_BYTES = 20, 32
 SHUTDOWN_SECONDS = 20
 """How long requests that are no streams may take to end after a stop."""
 
@@ -60,8 +60,8 @@ def main() -> None:
 
 async def serve(settings: ServerSettings, token_key: bytes) -> None:
     """Serves until SIGTERM or SIGINT. Raises ValueError for a database URL or key that can't be used."""
-    if len(token_key) < 16:
-        raise ValueError(f"the key in {settings.token_key_file} is shorter than 16 bytes")
+    if len(token_key) < MIN_KEY_BYTES:
+        raise ValueError(f"the key in {settings.token_key_file} is shorter than {MIN_KEY_BYTES} bytes")
     async with AsyncExitStack() as stack:
         db = await open_database(settings.database_url, pool_size=DATABASE_CONNECTIONS)
         stack.push_async_callback(db.close)

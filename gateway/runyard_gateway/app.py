@@ -71,7 +71,8 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
     )
     app.state.context = context
     failures.install(app)
-    for module in (meta, assistants, threads, thread_state, submission, runs):
+    # In the order of how often they are called: each request is held against the routes one by one.
+    for module in (submission, runs, threads, thread_state, assistants, meta):
         app.include_router(module.router)
     return app
 

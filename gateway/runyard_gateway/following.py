@@ -61,7 +61,8 @@ class Followed:
 async def follow(runs: Runs, run_id: str) -> AsyncIterator[Followed]:
     """Keeps the run's latest status for as long as the block lasts."""
     followed = Followed()
-    async with runs.watch(run_id) as statuses:
+    async with contextlib.AsyncExitStack() as stack:
+        statuses = await patiently(lambda: stack.enter_async_context(runs.watch(run_id)), what="watch of a run")
         keeper = asyncio.create_task(followed.keep(statuses))
         try:
             yield followed

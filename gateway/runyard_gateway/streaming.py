@@ -116,7 +116,7 @@ class LiveResponse(Response):
         if _ended_well(drained) or (_ended_well(stopped) and not self._whole):
             with contextlib.suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif _ended_well(left) and not produced:
+        elif not self._stopping.is_set() and not produced:
             await self._gone()
 
     async def _run(self, sink: Sink) -> None:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from runyard_cli.embedded.board import Entry
 from runyard_cli.embedded.dispatcher import Dispatcher
 from runyard_cli.embedded.report import Started
@@ -66,7 +68,10 @@ def running_world(folder: Path) -> Iterator[World]:
     """Serves until the block ends. What goes wrong inside is raised here."""
     database_url = f"sqlite:///{folder / 'world.db'}"
     migrate(database_url)
-    with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner() as runner:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         world = World(f"http://127.0.0.1:{listener.getsockname()[1]}")
         loop, stop, up = runner.get_loop(), asyncio.Event(), threading.Event()
         failures: list[BaseException] = []

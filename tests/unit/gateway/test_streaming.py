@@ -172,3 +172,28 @@ async def test_a_stopping_server_cuts_a_whole_document_off() -> None:
     request.stopping.set()
     await request.task
     assert (request.connection.complete, request.left) == (False, 0)
+
+
+async def test_a_connection_that_breaks_while_something_is_sent_counts_as_a_client_that_left() -> None:
+    left, started = 0, False
+
+    async def gone() -> None:
+        nonlocal left
+        left += 1
+
+    async def send(message: Any) -> None:
+        nonlocal started
+        if started:
+            raise OSError("broken pipe")
+        started = True
+
+    response = LiveResponse(
+        forever,
+        media_type="text/event-stream",
+        headers={},
+        heartbeat=Heartbeat(b"", 60),
+        stopping=asyncio.Event(),
+        gone=gone,
+    )
+    await response({"type": "http"}, Connection().receive, send)
+    assert left == 1

@@ -63,6 +63,7 @@ class Feed:
         if known is None or agent_graphs(known) != agent_graphs(agent):
             for run in self.world.caches.runs.group("unadmitted", key.namespace, key.name):
                 self.world.run_queue.add(thread_of(run))
+            self._wake_agents(key.namespace)
 
     def agent_deleted(self, agent: Agent) -> None:
         meta = agent.metadata
@@ -72,6 +73,13 @@ class Feed:
         for run in self.world.caches.runs.group("agent", *key):
             if not run.state.finished:
                 self.world.run_queue.add(thread_of(run))
+        self._wake_agents(key.namespace)
+
+    def _wake_agents(self, namespace: str) -> None:
+        """Which graphs an Agent serves says who of the others may serve them."""
+        for other in self.world.caches.agents:
+            if other.metadata.namespace == namespace:
+                self.world.agent_queue.add(Key(namespace, other.metadata.name))
 
     def pod(self, raw: Mapping[str, Any], *, deleted: bool = False) -> None:
         """An agent pod was seen, or its deletion; the threads of its runs are woken when it can't run them any more."""

@@ -101,12 +101,13 @@ def _pod_seen(world: World, pod: PodView) -> PodSeen:
 
 
 def _taken(world: World, agent: Agent) -> dict[str, str]:
-    """Graph ids that an older Agent of the namespace serves too."""
-    mine, taken = agent_graphs(agent), dict[str, str]()
-    for other in world.caches.agents:
-        same = other.metadata.namespace == agent.metadata.namespace and other.metadata.uid != agent.metadata.uid
-        if same and _age(other) < _age(agent):
-            taken |= {graph: other.metadata.name for graph in agent_graphs(other) if graph in mine}
+    """Graph ids that older Agents of the namespace serve too, with the oldest of them."""
+    others = [a for a in world.caches.agents if a.metadata.namespace == agent.metadata.namespace]
+    taken: dict[str, str] = {}
+    for other in sorted((a for a in others if _age(a) < _age(agent)), key=_age):
+        for graph in agent_graphs(other):
+            if graph in agent_graphs(agent):
+                taken.setdefault(graph, other.metadata.name)
     return taken
 
 

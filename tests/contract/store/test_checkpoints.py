@@ -2,7 +2,7 @@
 
 import asyncio
 import operator
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
@@ -37,12 +37,12 @@ class Asking:
     executed: list[str] = field(default_factory=list)
 
     def build(self) -> StateGraph[State]:
-        async def ask(_: State) -> dict[str, list[str]]:
+        async def ask(state: State) -> dict[str, list[str]]:
             answers = (interrupt("delete the file?"), interrupt("send the money?"))
             self.executed.append(f"ask {answers}")
             return {"log": [f"{answers}"]}
 
-        async def work(_: State) -> dict[str, list[str]]:
+        async def work(state: State) -> dict[str, list[str]]:
             self.executed.append("work")
             return {"log": ["worked"]}
 
@@ -59,17 +59,18 @@ class AskingInSubgraph(Asking):
     """The same questions in two nodes of a subgraph."""
 
     def build(self) -> StateGraph[State]:
-        def asking(question: str) -> Callable[[State], Any]:
-            async def ask(_: State) -> dict[str, list[str]]:
+        inner = StateGraph(State)
+
+        def asking(name: str, question: str) -> None:
+            async def ask(state: State) -> dict[str, list[str]]:
                 answer = interrupt(question)
                 self.executed.append(f"ask {answer}")
                 return {"log": [f"{answer}"]}
 
-            return ask
+            inner.add_node(name, ask)
 
-        inner = StateGraph(State)
-        inner.add_node("first", asking("delete the file?"))
-        inner.add_node("second", asking("send the money?"))
+        asking("first", "delete the file?")
+        asking("second", "send the money?")
         inner.add_edge(START, "first")
         inner.add_edge("first", "second")
         graph = StateGraph(State)
@@ -154,7 +155,7 @@ async def test_a_stale_run_writes_nothing_and_is_told(db: Database, savers: Chec
     saver = savers.saver(run.thread_id, stale.epoch, lambda: fenced.append("fenced"))
     steps = 0
 
-    async def step(_: State) -> dict[str, list[str]]:
+    async def step(state: State) -> dict[str, list[str]]:
         nonlocal steps
         steps += 1
         if steps == 3:

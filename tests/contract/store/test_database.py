@@ -82,7 +82,7 @@ class State(TypedDict):
 
 
 def one_step() -> StateGraph[State]:
-    async def node(_: State) -> State:
+    async def node(state: State) -> State:
         return {"n": 1}
 
     graph = StateGraph(State)

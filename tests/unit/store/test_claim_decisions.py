@@ -81,7 +81,7 @@ RUNNING = run(status=RunState.RUNNING, attempt=2)
     ],
 )
 def test_decide(lease: Lease, row: RunRow, ask: dict[str, Any], want: str | type[Exception]) -> None:
-    asked = {"attempt": 1, "holder": "pod-a", "now_ms": 2_000, "lower_unfinished": False} | ask
+    asked: dict[str, Any] = {"attempt": 1, "holder": "pod-a", "now_ms": 2_000, "lower_unfinished": False} | ask
     if isinstance(want, str):
         assert decide(lease, row, **asked) == want
     else:

@@ -1,17 +1,19 @@
 """LangGraph's sqlite saver with the fence in its write transactions, and its store. Opened by checkpoints.py.
 
-All savers of the process write on one connection, whose transactions queue at one lock, and read on another. State and
-history are read on a third: LangGraph's saver holds its lock while a caller pages through a history.
+LangGraph's sync classes do the work, on threads of ours: a whole transaction is one call on its thread. With its async
+ones a transaction spans several turns of the loop, so a node that blocks the loop would hold the database's only write
+lock, and everybody else's writes would wait for it. Savers write on one connection and read on another; state and
+history are read on a third, so a caller that pages through a history holds up no run.
 """
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
 
-import aiosqlite
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -19,72 +21,63 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
 )
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.store.base import BaseStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.sqlite import SqliteStore
 
 from runyard_api.errors import Fenced, Unavailable
-from runyard_store.checkpoints import stop_batching
 from runyard_store.database import create_private_file, sqlite_pragmas
 from runyard_store.urls import DatabaseUrl
 
 READ_ONLY = "a reader of state and history writes nothing"
 _EPOCH = "SELECT epoch FROM thread_leases WHERE thread_id = ?"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """The one connection that savers write on; `lock` is held for a whole transaction."""
+class Lane:
+    """One connection and its thread; `lock` orders that thread and nodes whose sync subgraphs call directly."""
 
-    connection: aiosqlite.Connection
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    def __init__(self, parsed: DatabaseUrl, name: str) -> None:
+        self.connection = sqlite3.connect(str(parsed.path), isolation_level=None, check_same_thread=False)
+        for pragma in sqlite_pragmas():
+            self.connection.execute(pragma)
+        self.lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sqlite-{name}")
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls on the lane's thread. Raises Unavailable for sqlite's errors.
+
+        A call that has begun is waited for even when the caller is cancelled: what is read afterwards includes it.
+        """
+        future = asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except sqlite3.Error as error:
+            raise Unavailable(f"the database doesn't answer: {error}") from error
+        except asyncio.CancelledError:
+            if not future.cancel():
+                await asyncio.wait([future])
+            raise
+
+    def close(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        self.connection.close()
 
 
-class FencedSqliteSaver(AsyncSqliteSaver):
-    """One attempt's saver: LangGraph's own writes inside a transaction that has checked the epoch."""
+class LaneSaver(SqliteSaver):
+    """LangGraph's sync saver, called from the loop: it reads on one lane and writes on another."""
 
-    def __init__(
-        self,
-        writer: _Writer,
-        reads: AsyncSqliteSaver,
-        *,
-        thread_id: str,
-        epoch: int,
-        on_fenced: Callable[[], None],
-    ) -> None:
-        super().__init__(writer.connection, serde=reads.serde)
+    def __init__(self, *, reads: Lane, writes: Lane) -> None:
+        super().__init__(reads.connection)
         self.is_setup = True
-        self._writer, self._reads = writer, reads
-        self._thread_id, self._epoch = thread_id, epoch
-        self._on_fenced = on_fenced
-        self._is_fenced = False
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        async with self._fence():
-            return await super().aput(config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        async with self._fence():
-            await super().aput_writes(config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        async with self._fence():
-            await super().adelete_thread(thread_id)
+        self.lock = reads.lock
+        self._reads, self._writes = reads, writes
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        try:
-            return await self._reads.aget_tuple(config)
-        except sqlite3.OperationalError as error:
-            raise Unavailable(f"the database doesn't answer: {error}") from error
+        return await self._reads.run(self.get_tuple, config)
 
     async def alist(
         self,
@@ -94,42 +87,14 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        async for found in self._reads.alist(config, filter=filter, before=before, limit=limit):
-            yield found
+        found = await self._reads.run(lambda: list(self.list(config, filter=filter, before=before, limit=limit)))
+        for one in found:
+            yield one
 
-    @asynccontextmanager
-    async def _fence(self) -> AsyncIterator[None]:
-        """A transaction around a write of LangGraph's saver, which commits it itself."""
-        if self._is_fenced:
-            raise self._fenced()
-        connection = self._writer.connection
-        async with self._writer.lock:
-            try:
-                await connection.execute_fetchall("BEGIN IMMEDIATE")
-                rows = list(await connection.execute_fetchall(_EPOCH, (self._thread_id,)))
-                if not rows or rows[0][0] != self._epoch:
-                    raise self._fenced()
-                yield
-            except BaseException as error:
-                # Also when cancelled: the connection's thread may still be about to begin, and does this after it.
-                await connection.rollback()
-                if isinstance(error, sqlite3.OperationalError):
-                    raise Unavailable(f"the database doesn't answer: {error}") from error
-                raise
-
-    def _fenced(self) -> Fenced:
-        if not self._is_fenced:
-            self._is_fenced = True
-            self._on_fenced()
-        return Fenced(f"the lease of thread {self._thread_id} was taken by another writer")
-
-
-class ReadingSqliteSaver(AsyncSqliteSaver):
-    """A saver that reads and never writes."""
-
-    def __init__(self, connection: aiosqlite.Connection) -> None:
-        super().__init__(connection)
-        self.is_setup = True
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return await self._reads.run(self.get_delta_channel_history, config=config, channels=channels)
 
     async def aput(
         self,
@@ -138,78 +103,135 @@ class ReadingSqliteSaver(AsyncSqliteSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        raise Fenced(READ_ONLY)
+        return await self._writes.run(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        raise Fenced(READ_ONLY)
+        await self._writes.run(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        raise Fenced(READ_ONLY)
+        await self._writes.run(self.delete_thread, thread_id)
 
 
-class PatientSqliteStore(AsyncSqliteStore):
-    """LangGraph's store, but its transactions take the write lock first and roll back when they fail: one that reads
-    before it writes would be refused at once while others write."""
+class FencedSqliteSaver(LaneSaver):
+    """One attempt's saver: each write checks the epoch in its own transaction."""
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
-        super().__init__(connection)
-        self.is_setup = True
+    def __init__(self, *, reads: Lane, writes: Lane, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> None:
+        super().__init__(reads=reads, writes=writes)
+        self._thread_id, self._epoch = thread_id, epoch
+        self._on_fenced, self._loop = on_fenced, asyncio.get_running_loop()
+        self._is_fenced = False
 
-    @asynccontextmanager
-    async def _cursor(self, *, transaction: bool = True) -> AsyncIterator[aiosqlite.Cursor]:
-        async with self.lock, self.conn.cursor() as cursor:
-            if not transaction:
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """Reads pass; a write begins with the fence and is undone as a whole when anything fails."""
+        if not transaction:
+            with super().cursor(transaction=False) as cursor:
                 yield cursor
-                return
+            return
+        if self._is_fenced:
+            raise self._fenced()
+        connection = self._writes.connection
+        with self._writes.lock:
+            cursor = connection.cursor()
             try:
-                await self.conn.execute_fetchall("BEGIN IMMEDIATE")
+                cursor.execute("BEGIN IMMEDIATE")
+                held = cursor.execute(_EPOCH, (self._thread_id,)).fetchone()
+                if not held or held[0] != self._epoch:
+                    raise self._fenced()
                 yield cursor
-                await self.conn.commit()
+                connection.commit()
             except BaseException:
-                await self.conn.rollback()
+                connection.rollback()
                 raise
+            finally:
+                cursor.close()
+
+    def _fenced(self) -> Fenced:
+        """Runs on a lane's thread, or on a node's when a sync subgraph writes."""
+        if not self._is_fenced:
+            self._is_fenced = True
+            self._loop.call_soon_threadsafe(self._on_fenced)
+        return Fenced(f"the lease of thread {self._thread_id} was taken by another writer")
+
+
+class ReadingSqliteSaver(LaneSaver):
+    """A saver that reads and never writes."""
+
+    def __init__(self, lane: Lane) -> None:
+        super().__init__(reads=lane, writes=lane)
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        if transaction:
+            raise Fenced(READ_ONLY)
+        with super().cursor(transaction=False) as cursor:
+            yield cursor
+
+
+class LaneStore(SqliteStore):
+    """LangGraph's sync store on a lane of its own.
+
+    Its transactions take the write lock first: one that reads before it writes would be refused while others write.
+    """
+
+    def __init__(self, lane: Lane) -> None:
+        super().__init__(lane.connection)
+        self.is_setup = True
+        self._lane = lane
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await self._lane.run(self.batch, list(ops))
+
+    @contextmanager
+    def _cursor(self, *, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        with self._lane.lock:
+            cursor = self.conn.cursor()
+            try:
+                if transaction:
+                    cursor.execute("BEGIN IMMEDIATE")
+                yield cursor
+                if transaction:
+                    self.conn.commit()
+            except BaseException:
+                self.conn.rollback()
+                raise
+            finally:
+                cursor.close()
 
 
 class SqliteCheckpointers:
-    """Checkpointers (checkpoints.py) on sqlite: four connections."""
+    """Checkpointers (checkpoints.py) on sqlite: four lanes."""
 
-    def __init__(self, connections: Sequence[aiosqlite.Connection]) -> None:
-        self._connections = connections
-        writer, reads, history, store = connections
-        self._writer = _Writer(writer)
-        self._reads = ReadingSqliteSaver(reads)
-        self._history = ReadingSqliteSaver(history)
-        self._store = PatientSqliteStore(store)
+    def __init__(self, parsed: DatabaseUrl) -> None:
+        self._reads, self._writes, history, store = self._lanes = [
+            Lane(parsed, name) for name in ("reads", "writes", "history", "store")
+        ]
+        self._reader = ReadingSqliteSaver(history)
+        self._store = LaneStore(store)
 
     @property
     def store(self) -> BaseStore:
         return self._store
 
     def saver(self, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> BaseCheckpointSaver[str]:
-        return FencedSqliteSaver(self._writer, self._reads, thread_id=thread_id, epoch=epoch, on_fenced=on_fenced)
+        return FencedSqliteSaver(
+            reads=self._reads, writes=self._writes, thread_id=thread_id, epoch=epoch, on_fenced=on_fenced
+        )
 
     def reader(self) -> BaseCheckpointSaver[str]:
-        return self._history
+        return self._reader
 
     async def close(self) -> None:
-        await stop_batching(self._store)
-        for connection in self._connections:
-            await connection.close()
+        for lane in self._lanes:
+            lane.close()
 
 
 async def open_sqlite(parsed: DatabaseUrl) -> SqliteCheckpointers:
     """Opens the connections. Raises Unavailable when the file can't be opened."""
     create_private_file(parsed)
-    return SqliteCheckpointers([await _connect(parsed) for _ in range(4)])
-
-
-async def _connect(parsed: DatabaseUrl) -> aiosqlite.Connection:
     try:
-        connection = await aiosqlite.connect(str(parsed.path), isolation_level=None)
-        for pragma in sqlite_pragmas():
-            await connection.execute_fetchall(pragma)
+        return SqliteCheckpointers(parsed)
     except sqlite3.Error as error:
         raise Unavailable(f"the database file {parsed.path} can't be opened: {error}") from error
-    return connection

@@ -6,14 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from runyard_api.events import Event, EventId
 from runyard_api.internal import GraphSchemas, HistoryQuery, RunError, StateQuery, StateUpdate
 from runyard_api.states import CancelAction, RunState
-
-if TYPE_CHECKING:
-    from runyard_store.runs import RunRow
+from runyard_store.runs import RunRow
 
 
 class AgentEndpoint(Protocol):
@@ -65,11 +63,11 @@ class AgentView:
 class Runs(Protocol):
     """Executes runs whose rows are committed, and says how they do."""
 
-    async def submit(self, run: "RunRow") -> None:
+    async def submit(self, run: RunRow) -> None:
         """Hands a committed run over for execution. Idempotent; raises Unavailable when it could not be handed over."""
         ...
 
-    async def cancel(self, run: "RunRow", action: CancelAction, reason: str) -> None:
+    async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
         """Asks for the run to stop; its row already says so. Doesn't wait until it has; a finished run is no error."""
         ...
 

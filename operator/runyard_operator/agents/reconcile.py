@@ -22,6 +22,9 @@ from runyard_operator.seen import PodView, agent_of, pod_of
 from runyard_operator.workqueue import Key
 from runyard_operator.world import World
 
+UNSEEN_SECONDS = 1.0
+"""How long the watch has to tell of a pod that exists though it isn't cached."""
+
 log = structlog.get_logger()
 
 
@@ -134,14 +137,14 @@ async def _apply(world: World, kept: AgentMemory, agent: Agent, plan: AgentPlan)
 
 async def _create_pod(world: World, kept: AgentMemory, agent: Agent, name: str) -> bool:
     """Makes one pod; one of that name that is ours already is as good. False: the API server refuses pods."""
-    namespace, nonce = agent.metadata.namespace, world.nonce()
+    namespace, nonce, again = agent.metadata.namespace, world.nonce(), 0.0
     token = pod_token(world.settings.token_key, namespace=namespace, pod=name, nonce=nonce)
     identity = PodIdentity(name, nonce, token_hash(token))
     body = agent_pod(agent, identity, database_secret=world.settings.agent_database_secret)
     try:
         pod = pod_of(await world.cluster.create(PODS, namespace, body))
     except kube.AlreadyExists:
-        pod = pod_of(await world.cluster.get(PODS, namespace, name))
+        pod, again = pod_of(await world.cluster.get(PODS, namespace, name)), UNSEEN_SECONDS
     except (kube.Invalid, kube.Forbidden) as refusal:
         problem = Problem(AgentReason.POD_REFUSED, refusal.message)
         kept.starts[hash_of(agent.spec)].note_refusal(problem, world.now())
@@ -154,7 +157,7 @@ async def _create_pod(world: World, kept: AgentMemory, agent: Agent, name: str) 
         kept.starts[hash_of(agent.spec)].note_refusal(problem, world.now())
         return False
     log.info("pod created", agent=agent.metadata.name, pod=name)
-    world.agent_queue.add(Key(namespace, agent.metadata.name))
+    world.agent_queue.add_after(Key(namespace, agent.metadata.name), again)
     return True
 
 

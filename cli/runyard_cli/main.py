@@ -42,17 +42,24 @@ def root(
 
 @app.command()
 def dev(
-    config: Annotated[Path, typer.Option(help="The project's langgraph.json.")] = Path("langgraph.json"),
+    config: Annotated[Path, typer.Option(metavar="FILE", help="The project's langgraph.json.")] = Path(
+        "langgraph.json"
+    ),
     host: Annotated[
         str | None,
         typer.Option(
+            metavar="ADDRESS",
             help="Address to listen on. Given, requests for any host name are answered; "
-            "by default only those for localhost.  [default: 127.0.0.1]"
+            "by default only those for localhost.  [default: 127.0.0.1]",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 2024,
-    state: Annotated[Path, typer.Option(help="Folder for threads, runs and checkpoints; kept.")] = Path(".runyard"),
-    slots: Annotated[int, typer.Option(help="Runs executed at the same time.", min=1, max=1000)] = 10,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+    ] = 2024,
+    state: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for threads, runs and checkpoints; kept.")
+    ] = Path(".runyard"),
+    slots: Annotated[int, typer.Option(metavar="N", help="Runs executed at the same time.", min=1, max=1000)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")] = False,
 ) -> None:
     """Serve a LangGraph project on this machine.

@@ -4,7 +4,7 @@ Called by `serve`, `dispatcher` and `requests`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -57,7 +57,8 @@ class Lines:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim")
         table.add_column(overflow="fold")
-        graphs = [Text.assemble((name, "bold"), f"  {where}") for name, where in started.graphs.items()]
+        width = max((len(name) for name in started.graphs), default=0)
+        graphs = [Text.assemble((f"{name:<{width}}", "bold"), f"  {where}") for name, where in started.graphs.items()]
         for label, line in zip(["Graphs", *[""] * len(graphs)], graphs, strict=False):
             table.add_row(label, line)
         table.add_row("API", Text(started.url, style="bold cyan"))
@@ -135,8 +136,3 @@ class JsonLines:
         line = json.dumps({"time": datetime.now().astimezone().isoformat(), "event": event, **fields})
         self._console.file.write(f"{line}\n")
         self._console.file.flush()
-
-
-def graph_targets(graphs: Sequence[str], declared: Mapping[str, str]) -> dict[str, str]:
-    """Each served graph with where it comes from, in the order served."""
-    return {graph: declared.get(graph, "") for graph in graphs}

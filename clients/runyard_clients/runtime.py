@@ -30,6 +30,7 @@ from runyard_api.internal import (
     StatusMessage,
 )
 from runyard_api.states import CancelAction
+from runyard_clients.transport import PoolingTransport
 
 SOCKET_BASE_URL = "http://runtime"
 """The base URL to use with a client made by `socket_http`: the host only names the peer in logs."""
@@ -53,17 +54,14 @@ class StartAnswer:
     run: RunHeld
 
 
-def pooled_http(max_connections: int = 2000) -> httpx.AsyncClient:
+def pooled_http() -> httpx.AsyncClient:
     """An httpx client to share among all RuntimeClients that reach pods over TCP. The caller closes it."""
-    limits = httpx.Limits(max_connections=max_connections, max_keepalive_connections=200, keepalive_expiry=30)
-    return httpx.AsyncClient(limits=limits, timeout=_CALL, trust_env=False)
+    return httpx.AsyncClient(transport=PoolingTransport(), timeout=_CALL, trust_env=False)
 
 
-def socket_http(path: str, max_connections: int = 2000) -> httpx.AsyncClient:
+def socket_http(path: str) -> httpx.AsyncClient:
     """An httpx client whose every request goes to the unix socket `path`; use it with SOCKET_BASE_URL."""
-    limits = httpx.Limits(max_connections=max_connections, max_keepalive_connections=200, keepalive_expiry=30)
-    transport = httpx.AsyncHTTPTransport(uds=path, limits=limits)
-    return httpx.AsyncClient(transport=transport, timeout=_CALL, trust_env=False)
+    return httpx.AsyncClient(transport=PoolingTransport(uds=path), timeout=_CALL, trust_env=False)
 
 
 class RuntimeClient:

@@ -69,7 +69,7 @@ class Feed:
     async def read(
         self, after: EventId | None, read_log: ReadLog, *, keepalive: float = 5.0
     ) -> AsyncGenerator[bytes, None]:
-        """Lines after `after` (None: from the first) until the end; b"" when nothing came for `keepalive` seconds.
+        """Lines after `after` (None: from the first) until the end; an empty line when none came for `keepalive` seconds.
 
         What the ring no longer has, and what earlier attempts emitted, comes from the log.
         """
@@ -90,7 +90,7 @@ class Feed:
             elif self._ended:
                 return
             elif not await self._changed(keepalive):
-                yield b""
+                yield b"\n"
 
     def _start(self, after: EventId | None) -> EventId | None:
         """Where to begin: reading the log can be spared when this is the first attempt and the ring is whole."""

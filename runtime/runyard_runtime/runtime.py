@@ -9,6 +9,7 @@ await runtime.drain(); await server.stop(); await runtime.stop()
 import asyncio
 import os
 import platform
+import sys
 import uuid
 from importlib.metadata import version
 
@@ -30,6 +31,7 @@ from runyard_store.database import Database, open_database
 
 _log = structlog.get_logger(__name__)
 _LAST_STOP_SECONDS = 10.0
+_SWITCH_SECONDS = 0.001
 
 
 async def start_runtime(settings: Settings, db: Database | None = None) -> "Runtime":
@@ -38,6 +40,9 @@ async def start_runtime(settings: Settings, db: Database | None = None) -> "Runt
     Call it on the loop that will serve the app. Raises ProjectError (NoGraphs, BadProject, ImportFailed), Unavailable.
     """
     project = read_project(settings.config, settings.graphs)
+    # Server and graphs share the interpreter: at the default 5 ms each system call of one loop may cost that, waiting
+    # for the other to let go.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     loop = GraphLoop(settings.slots)
     loop.start()
     own = None

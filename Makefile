@@ -55,7 +55,7 @@ lint: lint-code lint-chart ## Check everything that is checked without running i
 lint-code: $(VENV)/.dev ## Format, ruff, mypy --strict, layers, generated CRDs, locks
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(PACKAGES) tests hack/*.py hack/bench
+	MYPYPATH=tests/graphs $(BIN)/mypy $(PACKAGES) tests hack/*.py hack/bench
 	MYPYPATH=examples/hello $(BIN)/mypy examples/hello
 	MYPYPATH=hack/cluster $(BIN)/mypy hack/cluster/runyard_cluster
 	MYPYPATH=hack/images $(BIN)/mypy hack/images/runyard_images

@@ -1,0 +1,57 @@
+"""What the console shows, as text and as JSON lines."""
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from runyard_api.internal import RunError
+from runyard_api.states import RunState, Strategy
+from runyard_cli.embedded.board import Entry
+from runyard_cli.embedded.report import JsonLines, Lines, Started
+
+RUN = Entry("r1", "t1", "hello", 1, Strategy.ENQUEUE, attempt=1, state=RunState.RUNNING)
+FAILED = Entry("r1", "t1", "hello", 1, Strategy.ENQUEUE, state=RunState.ERROR, error=RunError(error="E", message="no"))
+STARTED = Started("1.0", "http://127.0.0.1:1", {"hello": "./g.py:graph"}, Path("langgraph.json"), Path("/s"), 2)
+
+
+def text_report() -> tuple[Lines, io.StringIO]:
+    out = io.StringIO()
+    return Lines(Console(file=out, width=200)), out
+
+
+def test_the_start_names_graphs_api_docs_and_the_runs_that_go_on() -> None:
+    report, out = text_report()
+    report.started(STARTED)
+    for word in ("hello", "./g.py:graph", "http://127.0.0.1:1/docs", "/s", "2 unfinished"):
+        assert word in out.getvalue()
+
+
+def test_a_run_is_one_line_at_its_start_and_one_at_its_end() -> None:
+    report, out = text_report()
+    report.run_started(RUN)
+    report.run_ended(FAILED, 1.25)
+    started, ended = out.getvalue().splitlines()
+    assert started.endswith("run    hello started  r1")
+    assert ended.endswith("run    hello error after 1.2 s: E: no  r1")
+
+
+def test_markup_in_a_message_is_text() -> None:
+    report, out = text_report()
+    report.request("GET", "/[bold]x[/bold]", 404, 0.01)
+    assert "GET    /[bold]x[/bold] 404  10 ms" in out.getvalue()
+
+
+def test_json_lines_are_one_object_each() -> None:
+    out = io.StringIO()
+    report = JsonLines(Console(file=out))
+    report.started(STARTED)
+    report.request("GET", "/ok", 200, 0.01)
+    report.run_started(RUN)
+    report.run_ended(FAILED, None)
+    report.stopping()
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["started", "request", "run_started", "run_ended", "stopping"]
+    assert lines[0]["url"] == "http://127.0.0.1:1"
+    assert lines[3]["error"] == {"error": "E", "message": "no"}

@@ -156,6 +156,8 @@ def choose_builder(name: str, cache: Path) -> Builder:
     if name == "buildah" or (name == "auto" and shutil.which("buildah")):
         return Buildah(cache)
     if name == "docker" or succeeds(["docker", "info"]):
+        if not succeeds(["docker", "buildx", "version"]):
+            raise ImagesError("docker needs its buildx plugin to build these images; on Debian: docker-buildx-plugin")
         return Docker(cache)
     raise ImagesError("Nothing can build images here: install buildah (apt-get install buildah) or start docker.")
 

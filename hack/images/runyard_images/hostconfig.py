@@ -32,10 +32,13 @@ def write_secrets(folder: Path, env: Mapping[str, str] = os.environ) -> dict[str
     return secrets
 
 
-def pip_settings(env: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """Return pip's settings on this machine that say where packages come from, and its certificate bundle."""
+def pip_settings(env: Mapping[str, str], machine: Path = Path("/etc/pip.conf")) -> tuple[dict[str, str], str | None]:
+    """Return pip's settings that say where packages come from, and its certificate bundle.
+
+    As in pip the variables win over the files, and the user's file over the `machine`'s.
+    """
     home = Path(env.get("HOME") or "/")
-    files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf", home / ".config" / "pip" / "pip.conf"]
+    files = [machine, home / ".pip" / "pip.conf", home / ".config" / "pip" / "pip.conf"]
     if own := env.get("PIP_CONFIG_FILE"):
         files.append(Path(own))
     parser = configparser.RawConfigParser()

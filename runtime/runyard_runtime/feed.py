@@ -69,7 +69,7 @@ class Feed:
     async def read(
         self, after: EventId | None, read_log: ReadLog, *, keepalive: float = 5.0
     ) -> AsyncGenerator[bytes, None]:
-        """Lines after `after` (None: from the first) until the end; an empty line when none came for `keepalive` seconds.
+        """Lines after `after` (None: from the first) until the end; an empty line after `keepalive` seconds of silence.
 
         What the ring no longer has, and what earlier attempts emitted, comes from the log.
         """

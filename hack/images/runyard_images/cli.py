@@ -25,6 +25,9 @@ def main(arguments: list[str]) -> int:
     except ImagesError as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `list | head`: what reads us has left, so there is nobody to tell
+        sys.stderr.close()
+        return 1
     return 0
 
 

@@ -1,11 +1,11 @@
 """Which system packages are needed, which are missing, and how to install them. Called by `cli`, `up` and `build`."""
 
-import glob
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from runyard_cluster.errors import ClusterError
 from runyard_cluster.settings import SOURCE
@@ -52,7 +52,7 @@ PACKAGES = (
 def present(package: Package) -> bool:
     """Tell whether a package's program or file is on this machine."""
     if package.shown_by.startswith("/"):
-        return bool(glob.glob(package.shown_by))
+        return any(Path("/").glob(package.shown_by.lstrip("/")))
     return shutil.which(package.shown_by, path=SYSTEM_PATH) is not None
 
 

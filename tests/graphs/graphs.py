@@ -58,7 +58,7 @@ class TwentyTokens(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         for _ in range(20):
-            chunk = ChatGenerationChunk(message=AIMessageChunk("tok "))
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content="tok "))
             if run_manager:
                 await run_manager.on_llm_new_token("tok ", chunk=chunk)
             yield chunk

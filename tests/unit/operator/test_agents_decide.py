@@ -28,7 +28,8 @@ def plan(*pods: PodSeen, of: Agent = HELLO, **facts: Any) -> AgentPlan:
 
 
 def usable(index: int = 0, hash8: str = HASH, **facts: Any) -> PodSeen:
-    return PodSeen(pod(f"hello-{hash8}-{index}", hash8=hash8), **{"usable": True, "graphs": ("echo",)} | facts)
+    defaults: dict[str, Any] = {"usable": True, "graphs": ("echo",)}
+    return PodSeen(pod(f"hello-{hash8}-{index}", hash8=hash8), **(defaults | facts))
 
 
 def starting(index: int = 0, hash8: str = HASH) -> PodSeen:

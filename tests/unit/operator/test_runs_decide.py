@@ -56,7 +56,8 @@ def running(name: str = "r1", sequence: int = 1, **facts: Any) -> RunSeen:
     """A run that its pod reports and its object shows."""
     status = {"state": "running", "podName": "hello-0", "podNonce": "n", "attempt": 1} | facts.pop("status", {})
     seen = run(name, sequence, spec=facts.pop("spec", {}), status=status)
-    return RunSeen(seen, **{"pod": "hello-0", "held": held(name), "used": 1} | facts)
+    defaults: dict[str, Any] = {"pod": "hello-0", "held": held(name), "used": 1}
+    return RunSeen(seen, **(defaults | facts))
 
 
 def by_hand(name: str = "w1", **facts: Any) -> RunSeen:

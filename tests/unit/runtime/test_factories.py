@@ -50,7 +50,7 @@ def takes_one_of_any_name(anything):  # type: ignore[no-untyped-def]
     return (anything,)
 
 
-def takes_runtime(runtime: ServerRuntime) -> Any:
+def takes_runtime(runtime: ServerRuntime[Any]) -> Any:
     return (runtime,)
 
 

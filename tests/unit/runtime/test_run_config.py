@@ -79,7 +79,7 @@ def test_input_or_command() -> None:
     assert graph_input(RunPayload(input={"a": 1})) == {"a": 1}
     assert graph_input(RunPayload()) is None
     sent = {"resume": 0, "update": {"a": 1}, "goto": ["n", {"node": "m", "input": 2}]}
-    command = graph_input(RunPayload(command=sent))  # type: ignore[arg-type]
+    command = graph_input(RunPayload(command=sent))
     assert command == Command(resume=0, update={"a": 1}, goto=["n", Send("m", 2)])
 
 

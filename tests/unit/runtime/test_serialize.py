@@ -84,7 +84,7 @@ def test_everything_has_a_json_form(value: Any, want: Any) -> None:
 
 
 def test_messages_keep_all_their_fields() -> None:
-    chunk = orjson.loads(dumps(AIMessageChunk("tok", id="lc_run--1")))
+    chunk = orjson.loads(dumps(AIMessageChunk(content="tok", id="lc_run--1")))
     assert (chunk["type"], chunk["content"], chunk["id"]) == ("AIMessageChunk", "tok", "lc_run--1")
     assert "tool_call_chunks" in chunk
     odd = HumanMessage("hi", additional_kwargs={"object": Silent()})
@@ -93,7 +93,7 @@ def test_messages_keep_all_their_fields() -> None:
 
 def test_an_enum_with_an_odd_value_and_a_generator() -> None:
     assert orjson.loads(dumps(Colour.ODD)).startswith("<object object")
-    assert orjson.loads(dumps(x for x in ())).startswith("<generator")
+    assert orjson.loads(dumps(iter_ for iter_ in range(0))).startswith("<generator")
 
 
 def test_a_structure_that_contains_itself_or_is_very_deep_still_ends() -> None:

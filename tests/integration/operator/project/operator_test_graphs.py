@@ -14,7 +14,7 @@ class State(TypedDict, total=False):
     gate: str
 
 
-async def _say(_: State) -> State:
+async def _say(state: State) -> State:
     return {"log": ["said"]}
 
 
@@ -28,7 +28,7 @@ async def _wait(state: State) -> State:
     return {"log": ["through"]}
 
 
-async def _fail(_: State) -> State:
+async def _fail(state: State) -> State:
     raise ValueError("no such thing")
 
 

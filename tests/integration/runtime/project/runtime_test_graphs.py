@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage
@@ -38,7 +38,7 @@ chat = StateGraph(State).add_node("answer", _answer).add_edge(START, "answer").c
 
 
 def _say(word: str) -> Any:
-    async def node(_: State) -> State:
+    async def node(state: State) -> State:
         return {"log": [word]}
 
     return node
@@ -51,7 +51,7 @@ for _name in ("a", "b", "c"):
 steps.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", END)
 
 
-async def _ask(_: State) -> State:
+async def _ask(state: State) -> State:
     first = interrupt("first question")
     second = interrupt("second question")
     return {"log": [f"{first},{second}"]}
@@ -70,7 +70,7 @@ nested = (
 )
 
 
-async def _sleep(_: State) -> State:
+async def _sleep(state: State) -> State:
     await asyncio.sleep(60)
     return {}
 
@@ -85,7 +85,7 @@ sleeper = (
 )
 
 
-def _sync_sleep(_: State) -> State:
+def _sync_sleep(state: State) -> State:
     get_stream_writer()("begun")
     time.sleep(0.5)
     return {"log": ["slept"]}
@@ -94,7 +94,7 @@ def _sync_sleep(_: State) -> State:
 sync_sleeper = StateGraph(State).add_node("sleep", _sync_sleep).add_edge(START, "sleep").compile()
 
 
-async def _block(_: State) -> State:
+async def _block(state: State) -> State:
     time.sleep(1.2)  # noqa: ASYNC251  # on the loop, on purpose
     return {"log": ["blocked"]}
 
@@ -102,7 +102,7 @@ async def _block(_: State) -> State:
 blocker = StateGraph(State).add_node("block", _block).add_edge(START, "block").compile()
 
 
-async def _fail(_: State) -> State:
+async def _fail(state: State) -> State:
     raise ValueError("no such thing")
 
 
@@ -112,7 +112,7 @@ failing.add_edge(START, "a").add_edge("a", "fail")
 looping = StateGraph(State).add_node("again", _say("x")).add_edge(START, "again").add_edge("again", "again").compile()
 
 
-async def _write(_: State) -> State:
+async def _write(state: State) -> State:
     writer = get_stream_writer()
     writer({"progress": 1})
     writer({"progress": 2})
@@ -127,12 +127,12 @@ class Context:
     model: str = "default"
 
 
-async def _see(_: State, config: RunnableConfig, runtime: Runtime[Context]) -> State:
+async def _see(state: State, config: RunnableConfig, runtime: Runtime[Context]) -> State:
     seen = config["configurable"]
     return {"log": [runtime.context.model, seen["thread_id"], seen["user_id"], str(seen.get("__secret"))]}
 
 
-context_graph = StateGraph(State, context_schema=Context).add_node("see", _see).add_edge(START, "see").compile()
+context_graph = StateGraph(State, context_schema=Context).add_node("see", cast(Any, _see)).add_edge(START, "see").compile()
 
 
 def by_config(config: RunnableConfig) -> StateGraph[State]:
@@ -161,7 +161,7 @@ gated = StateGraph(State).add_node("a", _say("a")).add_node("gate", _wait_at_gat
 gated.add_edge(START, "a").add_edge("a", "gate").add_edge("gate", "z")
 
 
-async def _flood(_: State) -> State:
+async def _flood(state: State) -> State:
     writer = get_stream_writer()
     for number in range(3000):
         writer({"number": number, "text": "x" * 3000})

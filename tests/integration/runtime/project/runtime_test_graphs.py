@@ -132,7 +132,9 @@ async def _see(state: State, config: RunnableConfig, runtime: Runtime[Context]) 
     return {"log": [runtime.context.model, seen["thread_id"], seen["user_id"], str(seen.get("__secret"))]}
 
 
-context_graph = StateGraph(State, context_schema=Context).add_node("see", cast(Any, _see)).add_edge(START, "see").compile()
+context_graph = (
+    StateGraph(State, context_schema=Context).add_node("see", cast(Any, _see)).add_edge(START, "see").compile()
+)
 
 
 def by_config(config: RunnableConfig) -> StateGraph[State]:

@@ -18,7 +18,9 @@ _MOST_BEHIND = 1024 * 1024
 class Emitter:
     """Events of one attempt, in order. `emit` and `room` are for the graph thread, `take` and `logged` the server's."""
 
-    def __init__(self, *, base: int, attempt: int, wake: Callable[[], object], loop_call: Callable[..., object]) -> None:
+    def __init__(
+        self, *, base: int, attempt: int, wake: Callable[[], object], loop_call: Callable[..., object]
+    ) -> None:
         """`wake` makes the server loop call `take` soon; `loop_call` calls a function on the graph loop."""
         self._base, self._attempt = base, attempt
         self._wake, self._loop_call = wake, loop_call

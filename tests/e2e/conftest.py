@@ -14,7 +14,7 @@ def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The native cluster with Runyard installed. It stays up, so that a next run finds it."""
+    """A new native cluster with Runyard installed. It stays up, to look at after a failure."""
     cluster = Cluster()
     install(cluster)
     return cluster

@@ -112,8 +112,11 @@ class Cluster:
 
 
 def install(cluster: Cluster) -> None:
-    """Brings up two nodes, loads the images, installs the chart and the agents, and waits until all is ready."""
-    cluster.tool("up", "--nodes", "2", timeout=1800)
+    """Brings up two nodes, loads the images, installs the chart and the agents, and waits until all is ready.
+
+    The cluster is always a new one: on an old one pods would go on with images of an earlier build.
+    """
+    cluster.tool("up", "--nodes", "2", "--replace", timeout=1800)
     images = [sys.executable, str(ROOT / "hack" / "images")]
     run([*images, "build"], timeout=1200)
     run([*images, "app", str(ROOT / "tests" / "graphs"), "--name", TEST_IMAGE], timeout=300)

@@ -36,6 +36,14 @@ def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
     return str(caught.value)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def run_of_nobody(cluster: Cluster) -> str:
+    """A Run whose Agent doesn't exist, applied before all tests: its end takes as long as the others together."""
+    name = a_name("orphan")
+    cluster.apply(run_manifest(name, agentName="nobody"))
+    return name
+
+
 async def test_kubectl_get_runs_tells_the_story_of_a_run(cluster: Cluster, cluster_app: App) -> None:
     thread = (await cluster_app.client.threads.create())["thread_id"]
     run = await cluster_app.client.runs.create(thread, "stub", input={"log": []})
@@ -139,13 +147,6 @@ def test_a_broken_agent_says_why_and_its_runs_end_with_that_reason(cluster: Clus
         cluster.kubectl("delete", "agent", name, "-n", AGENTS, "--wait=false")
 
 
-def test_a_run_of_an_agent_that_doesnt_exist_ends_with_a_reason(cluster: Cluster) -> None:
-    name = a_name("orphan")
-    cluster.apply(run_manifest(name, agentName="nobody"))
-    cluster.kubectl("wait", f"run/{name}", "-n", AGENTS, "--for=jsonpath={.status.state}=error", "--timeout=150s")
-    assert "nobody" in cluster.get("run", name)["status"]["error"]["message"]
-
-
 async def test_a_stream_goes_on_when_its_pod_dies(cluster: Cluster, cluster_app: App) -> None:
     thread = (await cluster_app.client.threads.create())["thread_id"]
     run = await cluster_app.client.runs.create(
@@ -170,3 +171,9 @@ async def test_without_a_valid_key_only_health_answers(cluster_app: App) -> None
         assert (await http.post("/threads", json={})).status_code == 401
         assert (await http.post("/threads", json={}, headers={"x-api-key": "wrong"})).status_code == 401
         assert (await http.get("/ok")).status_code == 200
+
+
+def test_a_run_of_an_agent_that_doesnt_exist_ends_with_a_reason(cluster: Cluster, run_of_nobody: str) -> None:
+    name = run_of_nobody
+    cluster.kubectl("wait", f"run/{name}", "-n", AGENTS, "--for=jsonpath={.status.state}=error", "--timeout=150s")
+    assert "nobody" in cluster.get("run", name)["status"]["error"]["message"]

@@ -109,7 +109,7 @@ async def test_a_run_cancelled_with_kubectl_stops(cluster: Cluster) -> None:
 
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "an image that doesn't exist": (
-        {"image": "docker.io/runyard/no-such-image:1"},
+        {"image": "localhost:1/no-such-image:1"},
         "ImagePullFailed",
         "no-such-image",
     ),

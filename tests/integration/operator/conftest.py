@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from tests.integration.operator.harness import KEY, OperatorProcess, Place
 from tests.integration.operator.kubelet import Kubelet
+from tests.integration.operator.rights import operator_kubeconfig
 from tests.support.apiserver import ApiServer, api_server
 from tests.support.postgres import PostgresServer, postgres_server
 
@@ -36,7 +37,7 @@ async def place(
     database_url = server.new_database()
     migrate(database_url)
     environment = {
-        "KUBECONFIG": str(api_server.kubeconfig),
+        "KUBECONFIG": str(operator_kubeconfig(api_server, namespace, folder)),
         "RUNYARD_DATABASE_URL": database_url,
         "RUNYARD_AGENTS_NAMESPACE": namespace,
         "RUNYARD_TOKEN_KEY_FILE": str(key),

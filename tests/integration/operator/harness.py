@@ -183,9 +183,10 @@ class Place:
         raise AssertionError("the watch ended")
 
     async def events(self, name: str) -> list[str]:
-        """Reasons of the Events about an object."""
+        """Reasons of the Events about an object, in the order they happened."""
         listing = await self.kube.list(EVENTS, self.namespace)
-        return [raw["reason"] for raw in listing.items if raw["regarding"]["name"] == name]
+        about = [raw for raw in listing.items if raw["regarding"]["name"] == name]
+        return [raw["reason"] for raw in sorted(about, key=lambda raw: str(raw["eventTime"]))]
 
     async def pods(self, agent_name: str) -> list[str]:
         """Names of an Agent's pods."""

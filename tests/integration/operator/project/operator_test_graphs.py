@@ -2,7 +2,6 @@
 
 import asyncio
 import operator
-import time
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -18,13 +17,11 @@ async def _say(state: State) -> State:
     return {"log": ["said"]}
 
 
-def _opened(gate: Path) -> None:
-    while not gate.exists():
-        time.sleep(0.02)
-
-
 async def _wait(state: State) -> State:
-    await asyncio.to_thread(_opened, Path(state["gate"]))
+    for _ in range(5000):
+        if await asyncio.to_thread(Path(state["gate"]).exists):
+            break
+        await asyncio.sleep(0.02)
     return {"log": ["through"]}
 
 

@@ -30,6 +30,9 @@ HOLD_SECONDS = 10.0
 BUSY_COALESCED = 1.0
 """Seconds after which a changed number of busy slots is looked at: many changes, one look."""
 
+SILENCE_COALESCED = 1.0
+"""Seconds after which a pod that broke off is shown as not ready: most are back by then."""
+
 log = structlog.get_logger()
 
 
@@ -46,12 +49,13 @@ class Runtime(Protocol):
 @dataclass
 class PodLink:
     """What is known of one pod from itself. `heard`: its first snapshot is in. `boots`: lives of its server.
-    `retired`: pods of a newer template take its place."""
+    `connected`: its status stream is open. `retired`: pods of a newer template take its place."""
 
     pod: PodView
     client: Runtime
     slots: PodSlots = field(default_factory=PodSlots)
     heard: bool = False
+    connected: bool = False
     draining: bool = False
     retired: bool = False
     boot_id: str = ""
@@ -70,7 +74,7 @@ class PodLink:
     def usable(self) -> bool:
         """Takes new runs."""
         leaving = self.draining or self.retired or self.pod.draining or self.pod.deleting
-        return self.heard and not leaving
+        return self.connected and not leaving
 
     def hold(self, run: RunHeld, at: float) -> None:
         """Notes a run that the pod reported, by stream or as an answer; an older attempt changes nothing."""
@@ -219,12 +223,19 @@ class Links:
                         await self._take(link, message, opened)
             except RunyardError as error:
                 log.debug("no status from pod", pod=link.pod.name, error=error.detail)
+            except Exception:
+                log.warning("status of pod not understood", pod=link.pod.name, exc_info=True)
             self._deaf(link, failures)
             await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT) - 1)])
             failures += 1
 
     def _deaf(self, link: PodLink, failures: int) -> None:
-        """A pod whose server can't be reached holds no run that only it knows of, or the lease will tell."""
+        """It takes no runs until it speaks again. One that can't be reached for a while holds no run that only it knows
+        of, or the lease will tell."""
+        if link.connected:
+            link.connected = False
+            self._note_usable(link.agent)
+            self._wake_agent(link.agent, SILENCE_COALESCED)
         if failures == len(RECONNECT) and link.unheard_since is not None:
             link.unheard_since = None
             self.wake_all_waiting(link.agent)
@@ -259,7 +270,7 @@ class Links:
             thread = link.held[run_id].thread_id
             link.drop(run_id)
             self._wake_thread(Key(link.pod.namespace, thread))
-        link.heard, link.unheard_since = True, None
+        link.heard, link.connected, link.unheard_since = True, True, None
         if first:
             log.info("pod joined", pod=link.pod.name, agent=link.pod.agent, slots=message.slots, held=len(reported))
             self.wake_all_waiting(link.agent)

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from runyard_api.errors import Invalid, RunyardError
+from runyard_api.errors import Invalid
 from runyard_api.names import LABEL_AGENT
 from runyard_api.states import RunState
 from runyard_kube import errors as kube
@@ -63,8 +63,8 @@ class Sweep:
             await asyncio.sleep(EVERY_SECONDS)
             try:
                 await self.round()
-            except RunyardError as error:
-                log.warning("sweep failed", error=str(error))
+            except Exception:
+                log.warning("sweep failed", exc_info=True)
 
     async def round(self) -> None:
         """Compares every kind with a list. Raises KubeError, Unavailable."""

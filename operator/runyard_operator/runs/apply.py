@@ -34,6 +34,7 @@ from runyard_operator.world import World, thread_of
 from runyard_store.runs import NewRun
 
 AT_ONCE = 0.0
+TELL_WAITING_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -64,7 +65,7 @@ async def apply(world: World, thread: Key, action: Action) -> float | None:
         case Dispatch():
             return await _dispatch(world, thread, action)
         case Wait():
-            await _wait(world, thread, action.seen, action.message)
+            return await _wait(world, thread, action.seen, action.message)
         case Expire():
             await ends.expire(world, action.seen.run)
         case SettleStray():
@@ -147,8 +148,8 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     outcome = await start(world, thread, action)
     seen = action.seen
     if outcome.wait:
-        await _wait(world, thread, seen, "waits for a free slot")
-    elif outcome.row_gone:
+        return await _wait(world, thread, seen, "waits for a free slot")
+    if outcome.row_gone:
         await ends.copy_row(world, seen, None)
         return AT_ONCE
     if outcome.held is None or outcome.link is None:
@@ -161,16 +162,21 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     return None if seen.gone else await _record_running(world, bound)
 
 
-async def _wait(world: World, thread: Key, seen: RunSeen, message: str) -> None:
+async def _wait(world: World, thread: Key, seen: RunSeen, message: str) -> float | None:
+    """Gives the thread its place in the queue; only a wait that lasts is told in an Event."""
     agent = Key(thread.namespace, seen.run.spec.agent_name)
     world.links.waiting.join(agent, thread)
     world.memory.waits_for[thread] = agent
     memory = world.memory.of(seen.run.run_id)
-    if not memory.waited:
-        memory.waited = True
-        log.info("run waits", **objects.names(seen.run), why=message)
-        if not seen.gone:
-            await objects.tell(world, seen.run, "Waiting", message)
+    memory.waits_since = memory.waits_since or world.now()
+    left = TELL_WAITING_SECONDS - (world.now() - memory.waits_since).total_seconds()
+    if left > 0 or memory.wait_told:
+        return None if memory.wait_told else left
+    memory.wait_told = True
+    log.info("run waits", **objects.names(seen.run), why=message)
+    if not seen.gone:
+        await objects.tell(world, seen.run, "Waiting", message)
+    return None
 
 
 async def _settle_stray(world: World, thread: Key, action: SettleStray) -> float | None:

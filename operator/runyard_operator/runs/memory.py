@@ -35,7 +35,8 @@ class RunMemory:
     stopping: tuple[int, CancelAction] | None = None
     started: datetime | None = None
     retries: int = 0
-    waited: bool = False
+    waits_since: datetime | None = None
+    wait_told: bool = False
 
 
 @dataclass

@@ -37,7 +37,7 @@ async def test_a_pod_of_an_agent_is_one_that_pod_security_restricted_admits(plac
 
 
 async def test_an_image_that_does_not_exist_is_named_and_ends_runs_after_the_deadline(place: Place) -> None:
-    await place.agent("imageless", image="missing/agent:1", ready=False, pendingDeadlineSeconds=2)
+    await place.agent("imageless", image="missing/agent:1", ready=False, pendingDeadlineSeconds=7)
     row = await place.create(agent_name="imageless")
     status = await place.until_agent("imageless", lambda s: condition(s, "Ready").get("reason") == "ImagePullFailed")
     assert condition(status, "Ready")["message"] == "image missing/agent:1: not found"

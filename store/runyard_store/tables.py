@@ -64,6 +64,10 @@ _UNFINISHED_INDEX = text("status IN ('pending', 'running')")
 UNFINISHED: ColumnElement[bool] = literal_column("runs.status IN ('pending', 'running')", Boolean)
 """Literals, not parameters: a prepared statement's generic plan can use the partial index only then."""
 
+_CANCELLED_INDEX = text("status IN ('pending', 'running') AND cancel_action IS NOT NULL")
+_TEMPORARY_INDEX = text("temporary AND ended_at IS NOT NULL")
+TEMPORARY_ENDED: ColumnElement[bool] = literal_column("runs.temporary AND runs.ended_at IS NOT NULL", Boolean)
+
 runs = Table(
     "runs",
     metadata,
@@ -95,6 +99,8 @@ runs = Table(
     Column("error", JsonText),
     UniqueConstraint("thread_id", "sequence", name="runs_thread_sequence"),
     Index("runs_unfinished", "created_at", postgresql_where=_UNFINISHED_INDEX, sqlite_where=_UNFINISHED_INDEX),
+    Index("runs_cancelled", "created_at", postgresql_where=_CANCELLED_INDEX, sqlite_where=_CANCELLED_INDEX),
+    Index("runs_temporary", "ended_at", postgresql_where=_TEMPORARY_INDEX, sqlite_where=_TEMPORARY_INDEX),
 )
 
 # No foreign key: the append is the hot path, its fence proves the thread, and delete_run removes the batches.
@@ -128,4 +134,5 @@ lg_checkpoints = table(
 )
 _WRITE_COLUMNS = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel", "type")
 lg_writes_postgres = table("checkpoint_writes", *map(column, _WRITE_COLUMNS), column("blob", LargeBinary))
+lg_blobs_postgres = table("checkpoint_blobs", column("thread_id", Text))
 lg_writes_sqlite = table("writes", *map(column, _WRITE_COLUMNS), column("value", LargeBinary))

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -17,10 +17,12 @@ from runyard_gateway.auth import Authentication, KeyCache
 from runyard_gateway.context import Context
 from runyard_gateway.handover import Handover
 from runyard_gateway.middleware import RequestContext
+from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import Runs
 from runyard_gateway.routes import assistants, meta, runs, submission, thread_state, threads
 from runyard_gateway.settings import Settings
 from runyard_gateway.state import ThreadStates
+from runyard_gateway.temporary import delete_expired
 from runyard_store.database import Database
 
 EXPOSED = ("Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next", "X-Request-Id")
@@ -45,7 +47,7 @@ class Deps:
 
 
 def create_app(settings: Settings, deps: Deps) -> FastAPI:
-    """The application. Its lifespan ends its background tasks."""
+    """The application. Its lifespan begins and ends its background tasks."""
     context = Context(
         settings=settings,
         db=deps.db,
@@ -58,7 +60,10 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweep = asyncio.create_task(_delete_expired_threads(settings, deps))
         yield
+        sweep.cancel()
+        await asyncio.wait({sweep})
         await context.handover.close()
 
     app = FastAPI(
@@ -75,6 +80,15 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
     for module in (submission, runs, threads, thread_state, assistants, meta):
         app.include_router(module.router)
     return app
+
+
+async def _delete_expired_threads(settings: Settings, deps: Deps) -> None:
+    grace = timedelta(seconds=settings.temporary_thread_seconds)
+    await repeat(
+        lambda: delete_expired(deps.db, deps.now() - grace),
+        seconds=settings.sweep_seconds,
+        what="deleting the threads of stateless runs",
+    )
 
 
 def _middleware(settings: Settings, deps: Deps) -> list[Middleware]:

@@ -138,11 +138,14 @@ class Relay:
             await self._deliver(batch, sink)
 
     async def _from_row(self, sink: Sink) -> None:
-        """The end of a run whose log doesn't tell it: no pod ever held it, or a rollback removed it."""
-        run = self._run = await row_of(self._db, self._run_id)
+        """The end of a run whose log doesn't tell it: no pod ever held it, a rollback removed it, or it was deleted
+        before a slow reader had everything."""
+        known, run = self._run, await row_of(self._db, self._run_id)
         frames = []
         if run is not None and self._fed is None and not self._live:
             frames.append(metadata_frame(run.run_id, max(run.attempt, 1)))
         if run is not None and run.error:
             frames.append(error_frame(run.error["error"], run.error["message"]))
+        if run is None and known is not None and known.status.finished:
+            frames.append(error_frame("Deleted", "the run was deleted before all of its events were read"))
         await sink.write(b"".join([*frames, end_frame()]))

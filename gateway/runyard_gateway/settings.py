@@ -7,11 +7,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Settings:
-    """`auth` "none" makes every caller the user "default"; origins as in CORS, `*` for any."""
+    """`auth` "none" makes every caller the user "default"; origins as in CORS, `*` for any. The thread of a stateless
+    run is deleted `temporary_thread_seconds` after its end, or up to `sweep_seconds` later."""
 
     auth: Literal["api-key", "none"] = "api-key"
     cors_origins: tuple[str, ...] = ("*",)
     heartbeat_seconds: float = 5.0
+    temporary_thread_seconds: float = 60.0
+    sweep_seconds: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ def read_environment(env: Mapping[str, str]) -> ServerSettings:
             auth=_auth(env.get("RUNYARD_AUTH", "api-key")),
             cors_origins=_origins(env.get("RUNYARD_CORS_ORIGINS", "*")),
             heartbeat_seconds=_number(env, "RUNYARD_HEARTBEAT_SECONDS", "5", low=0.1, high=60),
+            # Those who wait for an end look at the row every 15 s at the latest, and must find it.
+            temporary_thread_seconds=_number(env, "RUNYARD_TEMPORARY_THREAD_SECONDS", "60", low=30, high=86400),
         ),
         database_url=_required(env, "RUNYARD_DATABASE_URL"),
         agents_namespace=_required(env, "RUNYARD_AGENTS_NAMESPACE"),

@@ -20,6 +20,7 @@ from runyard_gateway.render import Renderer, Wanted
 from runyard_gateway.streaming import Sink
 from runyard_store import event_log
 from runyard_store.database import Database
+from runyard_store.deletion import delete_thread
 from runyard_store.finish import finish_run
 from runyard_store.leases import Claim
 from runyard_store.runs import RunRow, delete_run, finish_unheld, get_run
@@ -229,6 +230,15 @@ async def test_a_run_that_was_rolled_back_just_ends(db: Database) -> None:
     pod.then = "ends"
     script.says(None)
     assert await reading == [VALUES[1], ("end", None)]
+
+
+async def test_a_reader_that_is_slower_than_the_deletion_of_a_finished_run_is_told(db: Database) -> None:
+    run = await stored_run(db)
+    await finished(db, await claimed(db, run), event(1), TAIL)
+    row = await get_run(db, run.run_id)
+    await delete_thread(db, run.thread_id)
+    [(name, body), end] = await read(db, Script(), row)
+    assert (name, body["error"], end) == ("error", "Deleted", ("end", None))
 
 
 async def test_a_live_reader_asks_for_live_events_and_after_a_break_for_what_it_missed(db: Database) -> None:

@@ -37,7 +37,7 @@ GRAPHS = {
     },
     "approval": f"{ROOT}/examples/hello/approval.py:graph",
 }
-HEARTBEAT_SECONDS = 0.2
+SETTINGS = Settings(auth="api-key", heartbeat_seconds=0.2)
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,8 @@ class Silent:
 
 
 @contextlib.contextmanager
-def running_world(folder: Path) -> Iterator[World]:
+def running_world(folder: Path, settings: Settings = SETTINGS) -> Iterator[World]:
     """Serves until the block ends. What goes wrong inside is raised here."""
-    database_url = f"sqlite:///{folder / 'world.db'}"
-    migrate(database_url)
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -78,7 +76,7 @@ def running_world(folder: Path) -> Iterator[World]:
 
         def run() -> None:
             try:
-                runner.run(_serve(world, folder, database_url, listener, stop=stop, up=up))
+                runner.run(_serve(world, folder, settings, listener, stop=stop, up=up))
             except BaseException as error:
                 failures.append(error)
                 up.set()
@@ -98,8 +96,9 @@ def running_world(folder: Path) -> Iterator[World]:
 
 
 async def _serve(
-    world: World, folder: Path, database_url: str, listener: socket.socket, *, stop: asyncio.Event, up: threading.Event
+    world: World, folder: Path, settings: Settings, listener: socket.socket, *, stop: asyncio.Event, up: threading.Event
 ) -> None:
+    database_url = _migrated(folder)
     async with contextlib.AsyncExitStack() as stack:
         db = await open_database(database_url)
         stack.push_async_callback(db.close)
@@ -110,11 +109,16 @@ async def _serve(
         dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=client, agent=agent, report=Silent())
         await dispatcher.start()
         stack.push_async_callback(dispatcher.stop)
-        settings = Settings(auth="api-key", heartbeat_seconds=HEARTBEAT_SECONDS)
         app: Any = create_app(settings, Deps(db=db, runs=dispatcher, stopping=stop))
         await stack.enter_async_context(served(app, listener))
         up.set()
         await stop.wait()
+
+
+def _migrated(folder: Path) -> str:
+    url = f"sqlite:///{folder / 'world.db'}"
+    migrate(url)
+    return url
 
 
 @contextlib.asynccontextmanager

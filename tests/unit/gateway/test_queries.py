@@ -135,7 +135,9 @@ def test_settings_have_defaults() -> None:
 
 def test_settings_are_read() -> None:
     more = {"RUNYARD_PORT": "9", "RUNYARD_AUTH": "none", "RUNYARD_CORS_ORIGINS": "https://a, https://b"}
-    settings = read_environment({**WHOLE, **more, "RUNYARD_HEARTBEAT_SECONDS": "0.5"})
+    seconds = {"RUNYARD_HEARTBEAT_SECONDS": "0.5", "RUNYARD_TEMPORARY_THREAD_SECONDS": "300"}
+    settings = read_environment({**WHOLE, **more, **seconds})
+    assert settings.app.temporary_thread_seconds == 300
     assert (settings.port, settings.app.auth, settings.app.cors_origins, settings.app.heartbeat_seconds) == (
         9,
         "none",
@@ -151,6 +153,7 @@ BAD_SETTINGS = {
     "a port out of range": ("RUNYARD_PORT", "70000"),
     "another way to authenticate": ("RUNYARD_AUTH", "magic"),
     "no heartbeat": ("RUNYARD_HEARTBEAT_SECONDS", "0"),
+    "threads that go before those who wait have read them": ("RUNYARD_TEMPORARY_THREAD_SECONDS", "5"),
     "no origins": ("RUNYARD_CORS_ORIGINS", ","),
 }
 

@@ -29,6 +29,7 @@ from runyard_store.urls import Kind
 __all__ = [
     "NewRun",
     "RunRow",
+    "cancelled_runs",
     "count_runs",
     "create_run",
     "delete_run",
@@ -120,6 +121,12 @@ async def note_object(db: Database, run_id: str, uid: str, now: datetime) -> Non
 async def runs_without_object(db: Database, older_than: datetime) -> list[RunRow]:
     """Unfinished runs created before `older_than` that never had a Run object, oldest first, at most 500."""
     where = and_(UNFINISHED, runs.c.created_at < older_than, runs.c.object_uid.is_(None))
+    return await _select(db, select(runs).where(where).order_by(runs.c.created_at).limit(500))
+
+
+async def cancelled_runs(db: Database) -> list[RunRow]:
+    """Unfinished runs whose row asks for a cancel, oldest first, at most 500."""
+    where = and_(UNFINISHED, runs.c.cancel_action.is_not(None))
     return await _select(db, select(runs).where(where).order_by(runs.c.created_at).limit(500))
 
 

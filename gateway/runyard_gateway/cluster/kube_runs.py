@@ -1,7 +1,7 @@
 """Runs in a cluster: each is a Run object that the operator executes; its status tells the pod to read from.
 
-Implements ports.Runs on KubeClient and two informers; nothing polls but the sweep, which makes the objects of runs
-whose gateway died between the row and the object.
+Implements ports.Runs on KubeClient and two informers; nothing polls but the sweep, which does what a gateway that died
+between the row and the object left undone.
 """
 
 import asyncio
@@ -15,20 +15,21 @@ import httpx
 import structlog
 
 from runyard_api.crd import Manifest
-from runyard_api.errors import NotFound, RunyardError, Unavailable
+from runyard_api.errors import NotFound, Unavailable
 from runyard_api.run import cancel_patch, run_object
 from runyard_api.states import CancelAction, RunState
 from runyard_api.tokens import pod_token
 from runyard_clients.runtime import RuntimeClient
 from runyard_gateway.cluster.views import PodAddress, SeenAgent, SeenRun, by_age, seen_agent, seen_run
 from runyard_gateway.cluster.watchers import Watchers
+from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
 from runyard_kube import errors as kube_errors
 from runyard_kube.client import KubeClient
 from runyard_kube.informer import Informer, Target
 from runyard_kube.resources import AGENTS, RUNS
 from runyard_store.database import Database
-from runyard_store.runs import RunRow, finish_unheld, note_object, runs_without_object
+from runyard_store.runs import RunRow, cancelled_runs, finish_unheld, note_object, runs_without_object
 
 log = structlog.get_logger(__name__)
 SWEEP_SECONDS, ORPHANED_AFTER = 5.0, timedelta(seconds=10)
@@ -62,7 +63,7 @@ class KubeRuns:
         """Begins to follow the cluster; until the Agents are known, calls that need them raise Unavailable."""
         self._runs.start()
         self._agents.start()
-        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of runs without an object")
+        self._sweeper = asyncio.create_task(repeat(self.sweep, seconds=SWEEP_SECONDS, what="sweep of runs"))
 
     async def stop(self) -> None:
         if self._sweeper:
@@ -94,7 +95,8 @@ class KubeRuns:
 
     async def _patch_cancel(self, run: RunRow, action: CancelAction, reason: str) -> bool:
         """False when there is no such object."""
-        name = self._watchers.name_of(run.run_id)
+        seen = self._watchers.known(run.run_id)
+        name = seen.name if seen else run.run_id
         try:
             await self._cluster.kube.patch(RUNS, self._cluster.namespace, name, cancel_patch(action, reason))
         except kube_errors.NotFound:
@@ -150,19 +152,14 @@ class KubeRuns:
         return RuntimeClient(f"http://{pod.endpoint}", token=token, http=cluster.http)
 
     async def sweep(self) -> None:
-        """Makes the objects of runs that have waited for one too long, whichever gateway stored them."""
+        """Makes the objects of runs that have waited for one too long, and cancels those whose rows ask for it while
+        their objects don't, whichever gateway wrote the rows. Raises Unavailable."""
         for run in await runs_without_object(self._cluster.db, self._cluster.now() - ORPHANED_AFTER):
             await self.submit(run)
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.sweep()
-            except RunyardError as error:
-                log.warning("the sweep stopped early", reason=error.detail)
-            except Exception:
-                log.exception("the sweep broke")
+        for run in await cancelled_runs(self._cluster.db):
+            seen = self._watchers.known(run.run_id)
+            if run.cancel_action and seen and seen.lacks(run.cancel_action):
+                await self._patch_cancel(run, run.cancel_action, run.cancel_reason or "")
 
 
 def manifest_of(run: RunRow, namespace: str) -> Manifest:

@@ -8,7 +8,7 @@ from runyard_api.agent import Agent
 from runyard_api.crd import Manifest
 from runyard_api.internal import RunError
 from runyard_api.run import Run
-from runyard_api.states import RunState
+from runyard_api.states import CancelAction, RunState
 from runyard_gateway.ports import AgentView
 
 
@@ -23,7 +23,8 @@ class PodAddress:
 
 @dataclass(frozen=True)
 class SeenRun:
-    """A Run object. `name` is its run id but for hand-written ones; `pod` is set while a pod holds the run."""
+    """A Run object. `name` is its run id but for hand-written ones; `pod` is set while a pod holds the run;
+    `cancel` is what was asked of it."""
 
     name: str
     run_id: str
@@ -31,6 +32,11 @@ class SeenRun:
     attempt: int
     pod: PodAddress | None
     error: RunError | None
+    cancel: CancelAction | None = None
+
+    def lacks(self, cancel: CancelAction | None) -> bool:
+        """Whether this cancel, the row's, is still to be asked of the unfinished object."""
+        return cancel is not None and not self.state.finished and self.cancel is not cancel.escalated(self.cancel)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def seen_run(manifest: Manifest) -> SeenRun:
     if status.state is RunState.RUNNING and status.pod_name and status.pod_nonce and status.endpoint:
         pod = PodAddress(status.pod_name, status.pod_nonce, status.endpoint)
     error = RunError(error=status.error.error, message=status.error.message) if status.error else None
-    return SeenRun(run.metadata.name, run.run_id, status.state, status.attempt or 0, pod, error)
+    return SeenRun(run.metadata.name, run.run_id, status.state, status.attempt or 0, pod, error, run.cancel_action)
 
 
 def seen_agent(manifest: Manifest) -> SeenAgent:

@@ -56,10 +56,9 @@ class Watchers:
         for watcher in self._watchers.get(run.run_id, ()):
             watcher.take(new)
 
-    def name_of(self, run_id: str) -> str:
-        """The name of the run's object; a gateway's is the run id, a hand-written one is looked up."""
-        known = self._known.get(run_id)
-        return known.name if known else run_id
+    def known(self, run_id: str) -> SeenRun | None:
+        """The run's object as last seen; None before it was, and after it was deleted."""
+        return self._known.get(run_id)
 
     @contextlib.contextmanager
     def watching(self, run_id: str) -> Iterator[Watcher]:

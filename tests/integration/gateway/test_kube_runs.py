@@ -168,6 +168,20 @@ async def test_an_endpoint_is_a_ready_pod_and_is_waited_for(runs: KubeRuns, kube
         await runs.endpoint("nobody")
 
 
+async def test_the_sweep_patches_a_cancel_that_only_the_row_knows(
+    runs: KubeRuns, kube: KubeClient, namespace: str, db: Database
+) -> None:
+    run = await stored(db)
+    async with runs.watch(run.run_id) as statuses:
+        await anext(statuses)
+        await runs.submit(run)
+        await anext(statuses)
+    await request_cancel(db, run.run_id, CancelAction.ROLLBACK, "why")
+    await runs.sweep()
+    made = await kube.get(RUNS, namespace, run.run_id)
+    assert made["spec"]["cancel"] == {"action": "Rollback", "reason": "why"}
+
+
 async def test_the_sweep_makes_objects_that_a_gateway_left_unmade(
     runs: KubeRuns, kube: KubeClient, namespace: str, db: Database
 ) -> None:

@@ -59,6 +59,22 @@ def test_a_failed_run_has_its_error() -> None:
     assert (seen.error.error, seen.error.message) == ("ValueError", "no")
 
 
+CANCELS: dict[str, tuple[str | None, CancelAction | None, bool]] = {
+    "nothing was asked": (None, None, False),
+    "the object doesn't know": (None, CancelAction.INTERRUPT, True),
+    "it knows": ("Interrupt", CancelAction.INTERRUPT, False),
+    "a stronger one": ("Interrupt", CancelAction.ROLLBACK, True),
+    "a weaker one": ("Rollback", CancelAction.INTERRUPT, False),
+}
+
+
+@pytest.mark.parametrize(("asked", "action", "want"), CANCELS.values(), ids=CANCELS.keys())
+def test_a_cancel_that_only_the_row_knows(asked: str | None, action: CancelAction | None, want: bool) -> None:
+    spec = {"cancel": {"action": asked}} if asked else {}
+    assert seen_run(run_manifest({"state": "running"}, **spec)).lacks(action) is want
+    assert seen_run(run_manifest({"state": "success"}, **spec)).lacks(action) is False
+
+
 def test_a_hand_written_run_is_known_by_its_uid() -> None:
     manifest = run_manifest({"state": "pending"})
     del manifest["spec"]["sequence"]
@@ -224,4 +240,5 @@ async def test_a_slow_watcher_sees_the_newest_status() -> None:
 def test_names_of_hand_written_runs_are_looked_up() -> None:
     watchers = Watchers()
     watchers.on_change(None, SeenRun("mine", "uid", RunState.PENDING, 0, None, None))
-    assert (watchers.name_of("uid"), watchers.name_of("other")) == ("mine", "other")
+    known = watchers.known("uid")
+    assert (known and known.name, watchers.known("other")) == ("mine", None)

@@ -31,7 +31,7 @@ def test_no_right_is_a_wildcard(rendered: Rendered) -> None:
 
 def test_the_gateway_makes_runs_and_reads_agents(rendered: Rendered) -> None:
     assert rights(rendered, "runyard-gateway") == {
-        "runyard.dev/runs": {"create", "patch", "delete"} | WATCH,
+        "runyard.dev/runs": {"create", "patch"} | WATCH,
         "runyard.dev/agents": WATCH,
     }
 

@@ -1,5 +1,7 @@
 """Reconciles as a whole: what they write, that a second look writes nothing, that a crash anywhere changes no end."""
 
+import asyncio
+
 import pytest
 from tests.unit.operator.builders import NAMESPACE
 from tests.unit.operator.stage import Scenario, Stage, on_stage
@@ -324,3 +326,40 @@ def test_a_rollback_reaches_the_pod_as_one() -> None:
 
 def _uuid(number: int) -> str:
     return f"{number:08d}-1111-4111-8111-111111111111"
+
+
+GONE_ROWS: dict[str, tuple[bool, bool, RunState | None]] = {
+    "its pod still tells the end": (True, False, RunState.SUCCESS),
+    "its pod is gone too": (True, True, None),
+    "no pod ever had it": (False, False, None),
+}
+
+
+@pytest.mark.parametrize(("began", "pod_lost", "end"), GONE_ROWS.values(), ids=GONE_ROWS.keys())
+def test_a_row_deleted_while_no_operator_was_there_counts_as_ended(
+    began: bool, pod_lost: bool, end: RunState | None
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.seconds = 5.0
+        stage.add_agent()
+        if began:
+            stage.add_run(ttlSecondsAfterFinished=20)
+            await stage.play(3)
+            await stage.stop()
+            await asyncio.sleep(10)
+        else:
+            await stage.play(3)
+            await stage.stop()
+            stage.add_run(ttlSecondsAfterFinished=20)
+        stage.rows.rows.clear()
+        if pod_lost:
+            stage.pod_fails()
+        await stage.play(15)
+        assert (found := stage.run()) is None or found.state is end
+        assert (found is None) is (end is None)
+        await stage.play(30)
+
+    stage = on_stage(scenario)
+    assert stage.run() is None
+    assert stage.executed == ([("r1", 1)] if began else [])
+    all_told(stage)

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 StreamMode = Literal["values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints"]
 Durability = Literal["sync", "async", "exit"]
 Breakpoints = Literal["*"] | list[str]
+EMPTY_COMMAND = "command: must have at least one of update, resume and goto"
 
 
 class Send(BaseModel):
@@ -26,6 +27,11 @@ class Command(BaseModel):
     update: dict[str, Any] | list[tuple[str, Any]] | None = None
     resume: Any = None
     goto: str | Send | list[str | Send] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing: LangGraph can't run such a command."""
+        return self.resume is None and not self.update and not self.goto
 
 
 class RunPayload(BaseModel):

@@ -146,6 +146,7 @@ class Attempt:
             saver=lambda fenced: engine.checkpointers.saver(run.thread_id, claim.epoch, fenced),
             store=engine.checkpointers.store,
             emitter=self._emitter,
+            ending=lambda: engine.graph_loop.ending,
         )
 
     async def _drive(self) -> None:

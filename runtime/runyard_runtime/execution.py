@@ -15,11 +15,12 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
-from langgraph.types import StateSnapshot
+from langgraph.types import Interrupt, StateSnapshot
 
 from runyard_api.errors import Fenced
 from runyard_api.events import METADATA
 from runyard_api.payload import RunPayload
+from runyard_runtime.asked import check_checkpoint, check_nodes
 from runyard_runtime.emit import Emitter
 from runyard_runtime.factories import coerced_context
 from runyard_runtime.graph_loop import ThreadCount
@@ -39,6 +40,7 @@ from runyard_runtime.state import Shown, shown
 
 _log = structlog.get_logger(__name__)
 _WORST_SKEW_MS = 5_000
+INTERRUPT = "__interrupt__"
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,19 @@ class Execution:
         saver: Callable[[Callable[[], None]], BaseCheckpointSaver[Any]],
         store: BaseStore,
         emitter: Emitter,
+        ending: Callable[[], bool],
     ) -> None:
-        """`saver` makes the attempt's fenced saver from what to call when the fence refuses it."""
+        """`saver` makes the attempt's fenced saver from what to call when the fence refuses it; `ending` tells whether
+        the graph loop stops, which cancels every task."""
         self._assignment, self._graphs, self._store, self._emitter = assignment, graphs, store, emitter
-        self._saver = saver
+        self._saver, self._ending = saver, ending
         self._emitted = emitted_modes(assignment.payload.stream_mode)
         self._control = RunControl()
         self._task: asyncio.Task[Any] | None = None
         self._stop: Literal["cancelled", "drained", "fenced"] | None = None
         self._values: Any = None
         self._values_json: bytes | None = None
+        self._interrupts: dict[str, Interrupt] = {}
         self.threads = ThreadCount()
 
     def cancel(self, kind: Literal["cancelled", "drained", "fenced"]) -> None:
@@ -112,9 +117,7 @@ class Execution:
             return Outcome(self._stop)
         try:
             return await self._in_graph()
-        except asyncio.CancelledError:
-            return Outcome(self._stop or "drained")
-        except Exception as error:  # a factory or the graph's own code may raise anything
+        except BaseException as error:  # a factory or the graph's own code may raise anything
             return self._stopped_or(error)
         finally:
             self._task = None
@@ -127,7 +130,7 @@ class Execution:
         async with self._graphs.open(identity.graph_id, use) as graph:
             saver = self._saver(lambda: self.cancel("fenced"))
             bound = graph.copy({"checkpointer": saver, "store": self._store})
-            outcome = await self._streamed(bound, config)
+            outcome = await self._streamed(bound, saver, config)
             self._task = None  # what comes now is for the books and not to be cancelled
             if outcome.kind == "fenced":
                 return outcome
@@ -140,35 +143,38 @@ class Execution:
         if ahead > 0:
             await asyncio.sleep((ahead + 1) / 1000)
 
-    async def _streamed(self, graph: AnyGraph, config: RunnableConfig) -> Outcome:
+    async def _streamed(self, graph: AnyGraph, saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> Outcome:
         """Streams the graph to its end; the outcome doesn't yet say what the state is."""
         try:
-            if await self._begin(graph, config):
+            if await self._begin(graph, saver, config):
                 await self._stream(graph, config)
-        except asyncio.CancelledError:
-            return Outcome(self._stop or "drained")
         except GraphDrained:
             return Outcome("drained")
-        except Exception as error:  # user code may raise anything
+        except BaseException as error:  # user code may raise anything, SystemExit and CancelledError included
             return self._stopped_or(error)
         return Outcome("fenced" if self._stop == "fenced" else "success")
 
-    def _stopped_or(self, error: Exception) -> Outcome:
-        """An error that came of being stopped isn't the run's."""
+    def _stopped_or(self, error: BaseException) -> Outcome:
+        """An error that came of being stopped isn't the run's; a CancelledError that nobody asked for is."""
         if self._stop is not None:
             return Outcome(self._stop)
         if isinstance(error, Fenced):
             return Outcome("fenced")
+        if isinstance(error, asyncio.CancelledError) and self._ending():
+            return Outcome("drained")
         _log.info("run failed", run=self._assignment.identity.run_id, error=type(error).__name__)
         return Outcome("error", error=error_json(error))
 
-    async def _begin(self, graph: AnyGraph, config: RunnableConfig) -> bool:
-        """Emits the first event. False when the attempt resumes at a breakpoint, where it has to stop."""
+    async def _begin(self, graph: AnyGraph, saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> bool:
+        """Emits the first event, refuses what the graph or the thread doesn't have. False when the attempt resumes at a
+        breakpoint, where it has to stop."""
         identity = self._assignment.identity
         first = {"run_id": identity.run_id, "attempt": identity.attempt}
         if not self._assignment.resume:
             if identity.attempt > 1:
                 self._emitter.emit(METADATA, (), dumps(first))
+            check_nodes(graph, self._assignment.payload)
+            await check_checkpoint(saver, config)
             return True
         for key in ("checkpoint_id", "checkpoint_ns", "checkpoint_map"):
             config["configurable"].pop(key, None)
@@ -211,10 +217,17 @@ class Execution:
             self._emitter.emit(mode, ns, dumps(data))
 
     def _keep_values(self, values: Any) -> None:
+        values = self._with_interrupts(values) if isinstance(values, dict) else values
         self._values, self._values_json = values, None
         if "values" in self._emitted:
             self._values_json = dumps(values)
             self._emitter.emit("values", (), self._values_json)
+
+    def _with_interrupts(self, values: dict[str, Any]) -> dict[str, Any]:
+        """LangGraph tells the interrupts of parallel tasks one by one, each beside the values of that moment; whoever
+        answers needs all of them, so values keep the ones told before."""
+        self._interrupts |= {interrupt.id: interrupt for interrupt in values.get(INTERRUPT, ())}
+        return {**values, INTERRUPT: tuple(self._interrupts.values())} if self._interrupts else values
 
     async def _looked_at(self, graph: AnyGraph, outcome: Outcome) -> Outcome:
         """Adds what the thread shows now and the result."""

@@ -11,11 +11,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import structlog
 import uvloop
 
 from runyard_api.errors import Unavailable
 
 _T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
 _THREADS_PER_SLOT = 4
 _counter: contextvars.ContextVar["ThreadCount | None"] = contextvars.ContextVar("runyard_thread_count", default=None)
 
@@ -79,6 +81,7 @@ class GraphLoop:
         self._loop = uvloop.new_event_loop()
         self._loop.set_default_executor(self._pool)
         self._thread = threading.Thread(target=self._serve, name="graph-loop", daemon=True)
+        self._ending = False
 
     def start(self) -> None:
         self._thread.start()
@@ -86,6 +89,11 @@ class GraphLoop:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def ending(self) -> bool:
+        """Whether `stop` was called: tasks are cancelled then by nobody's wish."""
+        return self._ending
 
     def submit(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
         """Starts a coroutine on the graph loop, from any thread. Raises Unavailable once the loop has ended."""
@@ -109,6 +117,7 @@ class GraphLoop:
 
         Threads of sync code aren't waited for: the process ends without them.
         """
+        self._ending = True
         if self.alive:
             self._loop.call_soon_threadsafe(self._loop.stop)
             await asyncio.to_thread(self._thread.join, patience)
@@ -117,10 +126,19 @@ class GraphLoop:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._ending:
+                self._serve_once()
             self._end_tasks()
         finally:
             self._loop.close()
+
+    def _serve_once(self) -> None:
+        """Until `stop`; or until user code stops the loop, or lets SystemExit or KeyboardInterrupt out of a task: that
+        ends its run, but must not end the other runs."""
+        try:
+            self._loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.warning("user code tried to end the process", error=type(error).__name__)
 
     def _end_tasks(self) -> None:
         tasks = asyncio.all_tasks(self._loop)

@@ -8,8 +8,8 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Send
 
+from runyard_api.payload import EMPTY_COMMAND, RunPayload, StreamMode
 from runyard_api.payload import Command as CommandRequest
-from runyard_api.payload import RunPayload, StreamMode
 from runyard_api.payload import Send as SendRequest
 
 _CHECKPOINT_KEYS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
@@ -67,9 +67,10 @@ def user_configurable(given: object) -> dict[str, Any]:
 
 
 def checkpoint_keys(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The keys of a checkpoint reference that have a value; `{"configurable": …}` is accepted around them."""
+    """The keys of a checkpoint reference that have a value of their type; `{"configurable": …}` may be around them."""
     inner = _dict((given or {}).get("configurable")) or (given or {})
-    return {k: inner[k] for k in _CHECKPOINT_KEYS if inner.get(k) not in (None, "")}
+    types = {"checkpoint_map": dict}
+    return {k: inner[k] for k in _CHECKPOINT_KEYS if inner.get(k) and isinstance(inner[k], types.get(k, str))}
 
 
 def thread_config(thread_id: str, checkpoint: Mapping[str, Any] | None = None) -> RunnableConfig:
@@ -100,6 +101,8 @@ def emitted_modes(asked: list[StreamMode]) -> frozenset[str]:
 
 
 def _command(request: CommandRequest) -> Command[Any]:
+    if request.empty:
+        raise ValueError(EMPTY_COMMAND)
     given = {"update": request.update, "resume": request.resume, "goto": _goto(request.goto)}
     return Command(**{k: v for k, v in given.items() if v is not None})
 

@@ -38,7 +38,17 @@ def interrupt_json(interrupt: Interrupt) -> dict[str, Any]:
 
 def error_json(error: BaseException) -> dict[str, str]:
     """`{error: class name, message}`."""
-    return {"error": type(error).__name__, "message": str(error) or type(error).__name__}
+    name = type(error).__name__
+    try:
+        text = str(error) or name
+    except Exception:  # a user's own __str__ may raise anything
+        text = name
+    return {"error": name, "message": storable(text)}
+
+
+def storable(text: str) -> str:
+    """The text without what JSON or Postgres can't hold: lone surrogates and NUL characters become "?"."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "?")
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from langgraph.errors import InvalidUpdateError
 
 from runyard_api.errors import BadRequest, NotFound, RunyardError
 from runyard_api.internal import GraphSchemas, HistoryQuery, StateQuery, StateUpdate
+from runyard_runtime.asked import UnknownCheckpoint, check_checkpoint
 from runyard_runtime.attempt import Engine
 from runyard_runtime.factories import Access
 from runyard_runtime.graphs import AnyGraph, Use
@@ -35,13 +36,15 @@ class Threads:
         return await self._engine.graph_loop.run(self._state(thread_id, query))
 
     async def history(self, thread_id: str, query: HistoryQuery) -> bytes:
-        """A JSON array of ThreadStates, newest first. Raises NotFound for an unknown graph or namespace."""
+        """A JSON array of ThreadStates, newest first. Raises NotFound for an unknown graph or namespace, BadRequest for
+        a key of metadata that the database can't look for."""
         return await self._engine.graph_loop.run(self._history(thread_id, query))
 
     async def update(self, thread_id: str, change: StateUpdate) -> bytes:
         """Writes values as if a node had returned them; JSON {checkpoint, configurable, checkpoint_id}.
 
-        Raises Held while a run or another update has the thread, BadRequest for what the graph refuses.
+        Raises Held while a run or another update has the thread, NotFound for an unknown checkpoint, BadRequest for
+        what the graph refuses.
         """
         engine = self._engine
         if isinstance(change.values, list):
@@ -96,18 +99,22 @@ class Threads:
                 )
                 return dumps([thread_state(snapshot) async for snapshot in snapshots])
             except ValueError as error:
+                if "filter key" in str(error):  # sqlite's saver alone is particular about them
+                    raise BadRequest(f"metadata: {_sentence(error)}") from error
                 raise NotFound(f"Thread history not found: {error}") from error
 
     async def _write(self, thread_id: str, change: StateUpdate, epoch: int) -> tuple[Any, Shown]:
         saver = self._engine.checkpointers.saver(thread_id, epoch, lambda: None)
         async with self._open(change.graph_id, thread_id, "threads.update") as graph:
             bound = graph.copy({"checkpointer": saver, "store": self._engine.checkpointers.store})
+            at = thread_config(thread_id, change.checkpoint)
             try:
-                config = await bound.aupdate_state(
-                    thread_config(thread_id, change.checkpoint), change.values, change.as_node
-                )
+                await check_checkpoint(saver, at)
+                config = await bound.aupdate_state(at, change.values, change.as_node)
             except RunyardError:
                 raise
+            except UnknownCheckpoint as error:
+                raise NotFound(str(error)) from error
             except (InvalidUpdateError, ValueError, TypeError, KeyError) as error:
                 raise BadRequest(f"the graph refuses the update: {_sentence(error)}") from error
             head = await bound.aget_state(thread_config(thread_id))

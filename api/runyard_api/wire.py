@@ -7,7 +7,7 @@ name (see `unsupported`); a field that nobody knows is refused too: no option is
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from runyard_api.payload import Command, Durability
 from runyard_api.states import Strategy
@@ -33,13 +33,33 @@ class _Body(BaseModel):
 
 
 class _Config(BaseModel):
-    """A LangGraph config. Keys beyond these go to the graph as they are."""
+    """A LangGraph config. Keys beyond these have no meaning in JSON and are passed over."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     tags: list[str] | None = None
     recursion_limit: int | None = Field(default=None, ge=1, le=SMALL_INT)
+    max_concurrency: int | None = Field(default=None, ge=1, le=SMALL_INT)
+    run_name: str | None = None
+    metadata: dict[str, Any] | None = None
     configurable: dict[str, Any] | None = None
+
+
+class CheckpointRef(BaseModel):
+    """A checkpoint as clients name it, alone or as the `configurable` of a config; what they add beyond these is of no
+    meaning to a look-up."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    checkpoint_map: dict[str, str] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inner(cls, value: Any) -> Any:
+        return value["configurable"] if isinstance(value, dict) and "configurable" in value else value
 
 
 class ThreadCreate(_Body):
@@ -74,7 +94,7 @@ class RunCreate(_Body):
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Literal["delete", "keep"] | None = Field(default=None, description="Stateless runs only.")
-    checkpoint: dict[str, Any] | None = None
+    checkpoint: CheckpointRef | None = None
     checkpoint_id: str | None = None
     checkpoint_during: bool | None = None
     durability: Durability | None = None
@@ -88,17 +108,6 @@ class RunCreate(_Body):
     def unsupported(self) -> tuple[str, ...]:
         """Names of the options given that this server doesn't implement."""
         return _given(self, "after_seconds", "webhook", "feedback_keys")
-
-
-class CheckpointRef(BaseModel):
-    """A checkpoint as clients name it; what they add beyond these is of no meaning to a look-up."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    thread_id: str | None = None
-    checkpoint_ns: str | None = None
-    checkpoint_id: str | None = None
-    checkpoint_map: dict[str, Any] | None = None
 
 
 class StateAtCheckpoint(_Body):

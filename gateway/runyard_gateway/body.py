@@ -3,6 +3,7 @@
 Called by every route through StrictRoute; calls nothing but orjson.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from json import JSONDecodeError
 from typing import Any
@@ -15,6 +16,8 @@ from starlette.types import Scope
 MAX_DEPTH = 128
 """Levels of lists and objects in a body. Below the limits of every writer of JSON on the way to the graph."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
+STALLED_SECONDS = 30.0
+"""How long a client may pause in the middle of its body."""
 BAD_JSON = "Invalid JSON in request body"
 
 
@@ -60,23 +63,40 @@ def _texts(document: Any) -> Iterator[str]:
 
 
 class StrictRequest(Request):
-    """A request whose JSON is read by parse_json and whose body is bounded."""
+    """A request whose JSON is read by parse_json and whose body is bounded, in size and in pauses."""
+
+    stalled_seconds = STALLED_SECONDS
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
-            chunks, size = [], 0
-            async for chunk in self.stream():
-                size += len(chunk)
-                if size > MAX_BODY_BYTES:
-                    raise HTTPException(413, f"Request body is larger than {MAX_BODY_BYTES // 2**20} MiB")
-                chunks.append(chunk)
-            self._body = b"".join(chunks)
+            self._body = await self._read()
         return self._body
+
+    async def _read(self) -> bytes:
+        _refuse_larger(int(self.headers.get("content-length", 0)))
+        chunks: list[bytes] = []
+        size, parts = 0, self.stream()
+        while True:
+            try:
+                async with asyncio.timeout(self.stalled_seconds):
+                    chunk = await anext(parts, None)
+            except TimeoutError:
+                raise HTTPException(408, f"Request body: nothing came for {self.stalled_seconds:g} s") from None
+            if chunk is None:
+                return b"".join(chunks)
+            size += len(chunk)
+            _refuse_larger(size)
+            chunks.append(chunk)
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = parse_json(await self.body())
         return self._json
+
+
+def _refuse_larger(size: int) -> None:
+    if size > MAX_BODY_BYTES:
+        raise HTTPException(413, f"Request body is larger than {MAX_BODY_BYTES // 2**20} MiB")
 
 
 class StrictRoute(APIRoute):

@@ -64,6 +64,9 @@ def sentence(errors: Sequence[Any]) -> str:
         return f"{field}: this field is not known to the server"
     if first["type"] == "missing":
         return f"{field}: this field is required"
+    # Where one of several types fits on the outside, what is wrong lies deeper: that is the sentence to give.
+    if inside := [e for e in errors if _field(e["loc"]).startswith((f"{field}[", f"{field}."))]:
+        return sentence(inside)
     messages = [_plain(e["msg"]) for e in errors if _field(e["loc"]) == field]
     return f"{field}: {' or '.join(dict.fromkeys(messages))}"
 
@@ -83,9 +86,9 @@ def _field(loc: Sequence[int | str]) -> str:
     return text or "Request body"
 
 
-_OBJECT = re.compile(r"a valid dictionary( or instance of \w+)?")
+_OBJECT = re.compile(r"(a valid dictionary|an object)( or (instance of \w+|object to extract fields from))?")
 
 
 def _plain(message: str) -> str:
     message = _OBJECT.sub("an object", message.removeprefix("Value error, "))
-    return message[:1].lower() + message[1:]
+    return message if message[1:2].isupper() else message[:1].lower() + message[1:]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runyard_api.errors import BadRequest, Invalid
-from runyard_api.payload import Durability, RunPayload, StreamMode
+from runyard_api.payload import EMPTY_COMMAND, Durability, RunPayload, StreamMode
 from runyard_api.states import Strategy
 from runyard_api.wire import RunCreate
 from runyard_gateway.assistants import Assistant
@@ -63,13 +63,15 @@ def _check_stateless(body: RunCreate) -> None:
 def _check_threaded(body: RunCreate, thread_id: str) -> None:
     if body.on_completion == "delete":
         raise Invalid("on_completion: 'delete' is for stateless runs; a run on a thread allows 'keep' alone")
-    if (body.checkpoint or {}).get("thread_id", thread_id) != thread_id:
+    if body.checkpoint and body.checkpoint.thread_id not in (None, thread_id):
         raise BadRequest("checkpoint.thread_id: must be the thread that the run is created on")
 
 
 def _payload(body: RunCreate) -> RunPayload:
     if body.input is not None and body.command is not None:
         raise BadRequest("Cannot specify both input and command")
+    if body.command is not None and body.command.empty:
+        raise Invalid(EMPTY_COMMAND)
     config = body.config.model_dump(exclude_none=True) if body.config else {}
     configurable, checkpoint_id = _split_configurable(config.pop("configurable", None) or {})
     if configurable and body.context:
@@ -99,7 +101,7 @@ def _split_configurable(configurable: dict[str, Any]) -> tuple[dict[str, Any], s
 
 
 def _checkpoint(body: RunCreate, configured: str | None) -> dict[str, Any] | None:
-    whole = {key: value for key, value in (body.checkpoint or {}).items() if value is not None and key != "thread_id"}
+    whole = body.checkpoint.model_dump(exclude_none=True, exclude={"thread_id"}) if body.checkpoint else {}
     named = body.checkpoint_id or whole.get("checkpoint_id")
     if named != whole.get("checkpoint_id", named):
         raise BadRequest("Cannot specify a checkpoint and another checkpoint_id")

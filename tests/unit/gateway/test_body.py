@@ -1,9 +1,12 @@
 """Bodies that can't be stored or sent again are refused with 422; everything else is read as it is."""
 
+import asyncio
+
 import pytest
 from fastapi import HTTPException
+from starlette.types import Message
 
-from runyard_gateway.body import MAX_DEPTH, parse_json, to_json
+from runyard_gateway.body import MAX_BODY_BYTES, MAX_DEPTH, StrictRequest, parse_json, to_json
 
 BAD = {
     "an empty body": b"",
@@ -55,3 +58,42 @@ def test_good_json_is_read(raw: bytes, want: object) -> None:
 def test_what_is_read_can_be_written_again() -> None:
     document = parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
     assert to_json(document) == b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+
+
+def _request(*messages: Message, length: int | None = None, cls: type[StrictRequest] = StrictRequest) -> StrictRequest:
+    """A request that receives these messages and then nothing any more."""
+    coming = list(messages)
+
+    async def receive() -> Message:
+        if coming:
+            return coming.pop(0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    headers = [] if length is None else [(b"content-length", str(length).encode())]
+    return cls({"type": "http", "method": "POST", "headers": headers}, receive)
+
+
+def _part(body: bytes, *, more: bool) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+async def test_a_body_in_parts_is_read() -> None:
+    request = _request(_part(b'{"a":', more=True), _part(b"1}", more=False))
+    assert await request.json() == {"a": 1}
+
+
+async def test_a_body_that_is_announced_too_large_is_refused_before_it_comes() -> None:
+    with pytest.raises(HTTPException) as refused:
+        await _request(length=MAX_BODY_BYTES + 1).body()
+    assert refused.value.status_code == 413
+
+
+class _Impatient(StrictRequest):
+    stalled_seconds = 0.01
+
+
+async def test_a_body_that_stalls_is_given_up() -> None:
+    with pytest.raises(HTTPException) as refused:
+        await _request(_part(b"{", more=True), cls=_Impatient).body()
+    assert (refused.value.status_code, refused.value.detail) == (408, "Request body: nothing came for 0.01 s")

@@ -52,6 +52,8 @@ REFUSALS: dict[str, tuple[Place, dict[str, Any], int, str]] = {
         400,
         "checkpoint_during",
     ),
+    "a command that says nothing": (THREAD, {"command": {}}, 422, "command: must have at least one of update, resume"),
+    "a command that says it with empty values": (THREAD, {"command": {"update": {}, "goto": []}}, 422, "command: must"),
     "a delay": (THREAD, {"after_seconds": 5}, 422, "after_seconds: not supported by this server"),
     "a webhook": (THREAD, {"webhook": "https://x"}, 422, "webhook: not supported by this server"),
     "feedback keys": (THREAD, {"feedback_keys": ["k"]}, 422, "feedback_keys: not supported by this server"),
@@ -107,6 +109,7 @@ CHECKPOINTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         {"checkpoint_ns": "", "checkpoint_id": "c"},
     ),
     "in both ways": ({"checkpoint": {"checkpoint_id": "c"}, "checkpoint_id": "c"}, {"checkpoint_id": "c"}),
+    "in a config of its own": ({"checkpoint": {"configurable": {"checkpoint_id": "c"}}}, {"checkpoint_id": "c"}),
     "in the config": ({"config": {"configurable": {"checkpoint_id": "c"}}}, {"checkpoint_id": "c"}),
 }
 

@@ -101,6 +101,23 @@ SENTENCES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "breakpoints of a wrong type": ({"assistant_id": "a", "interrupt_before": 5}, "interrupt_before: input should be"),
     "a goto of a wrong type": ({"assistant_id": "a", "command": {"goto": 5}}, "command.goto: input should be"),
+    "a list with a breakpoint of a wrong type": (
+        {"assistant_id": "a", "interrupt_before": [1]},
+        "interrupt_before[0]: input should be a valid string",
+    ),
+    "a goto without a node": ({"assistant_id": "a", "command": {"goto": {}}}, "command.goto.node: this field is req"),
+    "a concurrency of a wrong type": (
+        {"assistant_id": "a", "config": {"max_concurrency": "x"}},
+        "config.max_concurrency: input should be a valid integer",
+    ),
+    "a checkpoint id of a wrong type": (
+        {"assistant_id": "a", "checkpoint": {"checkpoint_id": 5}},
+        "checkpoint.checkpoint_id: input should be a valid string",
+    ),
+    "a checkpoint map of a wrong type": (
+        {"assistant_id": "a", "checkpoint": {"checkpoint_map": 5}},
+        "checkpoint.checkpoint_map: input should be an object",
+    ),
     "a strategy": (
         {"assistant_id": "a", "multitask_strategy": "x"},
         "multitask_strategy: input should be 'enqueue', 'reject', 'interrupt' or 'rollback'",

@@ -75,7 +75,11 @@ class Lines:
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         colour = "red" if status >= 500 else "yellow" if status >= 400 else "dim"
-        self._line(Text.assemble(f"{method:<6} {path} ", (str(status), colour), (f"  {seconds * 1000:.0f} ms", "dim")))
+        self._line(
+            Text.assemble(
+                f"{method:<6} {one_line(path)} ", (str(status), colour), (f"  {seconds * 1000:.0f} ms", "dim")
+            )
+        )
 
     def run_started(self, run: Entry) -> None:
         again = f", attempt {run.attempt}" if run.attempt > 1 else ""
@@ -84,7 +88,7 @@ class Lines:
     def run_ended(self, run: Entry, seconds: float | None) -> None:
         state = "rolled back" if run.rolled_back else run.state.value
         after = f" after {seconds:.1f} s" if seconds is not None else ""
-        why = f": {run.error.error}: {run.error.message}" if run.error else ""
+        why = one_line(f": {run.error.error}: {run.error.message}") if run.error else ""
         styled = (state, COLOURS.get(state, "yellow"))
         self._line(
             Text.assemble(("run", "bold"), f"    {run.graph_id} ", styled, f"{after}{why}  ", (run.run_id, "dim"))
@@ -93,6 +97,11 @@ class Lines:
     def _line(self, text: Text) -> None:
         now = datetime.now().astimezone().strftime("%H:%M:%S")
         self._console.print(Text.assemble((f"{now}  ", "dim"), text), soft_wrap=True)
+
+
+def one_line(text: str) -> str:
+    """Text from outside, as it may stand in a terminal's line: no line ends, no control sequences."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 class JsonLines:

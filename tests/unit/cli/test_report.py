@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -35,6 +36,15 @@ def test_a_run_is_one_line_at_its_start_and_one_at_its_end() -> None:
     started, ended = out.getvalue().splitlines()
     assert started.endswith("run    hello started  r1")
     assert ended.endswith("run    hello error after 1.2 s: E: no  r1")
+
+
+def test_what_comes_from_outside_stays_one_line_without_control_sequences() -> None:
+    report, out = text_report()
+    report.request("GET", "/a\nb\x1b[31mc\x00", 404, 0)
+    report.run_ended(replace(FAILED, error=RunError(error="E", message="one\ntwo\r\x1b]0;x")), None)
+    requested, ended = out.getvalue().splitlines()
+    assert "GET    /a b\N{REPLACEMENT CHARACTER}[31mc\N{REPLACEMENT CHARACTER} 404" in requested
+    assert "E: one two \N{REPLACEMENT CHARACTER}]0;x" in ended
 
 
 def test_markup_in_a_message_is_text() -> None:

@@ -1,4 +1,4 @@
-"""The dispatcher's view of the runs in the database; made by `serve`, calls `runyard_store.runs`."""
+"""The dispatcher's view of the runs in the database; made by `process`, calls `runyard_store.runs`."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -7,8 +7,6 @@ from runyard_api.errors import NotFound
 from runyard_api.internal import RunError
 from runyard_api.states import RunState
 from runyard_store.database import Database
-from runyard_store.finish import finish_rollback
-from runyard_store.leases import claim_run
 from runyard_store.runs import RunRow, delete_run, finish_unheld, get_run, unfinished_runs
 
 
@@ -32,23 +30,4 @@ class StoredRows:
             return None
 
     async def roll_back(self, run_id: str) -> None:
-        try:
-            row = await get_run(self._db, run_id)
-        except NotFound:
-            return
-        if row.attempt == 0:
-            await delete_run(self._db, run_id, self._now())
-            return
-        now = self._now()
-        claim = await claim_run(
-            self._db, run_id=run_id, attempt=row.attempt + 1, holder="dispatcher", now_ms=int(now.timestamp() * 1000)
-        )
-        if claim.outcome == "started":
-            await finish_rollback(
-                self._db,
-                run_id=run_id,
-                thread_id=row.thread_id,
-                epoch=claim.epoch,
-                pre_run=claim.pre_run,
-                now=now,
-            )
+        await delete_run(self._db, run_id, self._now())

@@ -4,7 +4,6 @@ The packages of the savers are pinned exactly: the fence uses their private curs
 checkpoints_sqlite.py).
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -39,7 +38,7 @@ class Checkpointers(Protocol):
 async def open_checkpointers(url: str, pool_size: int = 10, timeout_s: float = POOL_TIMEOUT_S) -> Checkpointers:
     """Opens savers and store at `url` on the running loop, the graphs' one, with at most `pool_size` connections.
 
-    An operation waits `timeout_s` for one of them; after that the database counts as away.
+    An operation waits `timeout_s` for one of them; after that the database counts as away. On sqlite neither is used.
 
     A Postgres that is down is an error at the first use only. Raises ValueError, Unavailable.
     """
@@ -51,11 +50,3 @@ async def open_checkpointers(url: str, pool_size: int = 10, timeout_s: float = P
     from runyard_store.checkpoints_postgres import open_postgres
 
     return await open_postgres(parsed, pool_size, timeout_s)
-
-
-async def stop_batching(store: BaseStore) -> None:
-    """Ends the task in which LangGraph's async stores gather their operations; they have no method for it."""
-    task: asyncio.Task[None] | None = getattr(store, "_task", None)
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -4,6 +4,7 @@ A writing cursor of the saver is a pipeline, which the server treats as one tran
 holds the lease row FOR SHARE to its end, so the check and the write can't be separated.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,6 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from runyard_api.errors import Fenced, Unavailable
-from runyard_store.checkpoints import stop_batching
 from runyard_store.database import CONNECTION_ARGS, hung_up
 from runyard_store.urls import DatabaseUrl
 
@@ -78,7 +78,7 @@ class PostgresCheckpointers:
         return FencedPostgresSaver(self._pool, thread_id="", epoch=NO_EPOCH, on_fenced=lambda: None, serde=self._serde)
 
     async def close(self) -> None:
-        await stop_batching(self._store)
+        await _stop_batching(self._store)
         await self._pool.close()
 
 
@@ -103,3 +103,11 @@ async def _check(connection: psycopg.AsyncConnection[DictRow]) -> None:
     if hung_up(connection.fileno()):
         await connection.close()
         raise psycopg.OperationalError("the server closed this connection")
+
+
+async def _stop_batching(store: AsyncPostgresStore) -> None:
+    """Ends the task in which LangGraph's async store gathers its operations; it has no method for it."""
+    task: asyncio.Task[None] | None = getattr(store, "_task", None)
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

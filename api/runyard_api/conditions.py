@@ -20,9 +20,9 @@ class ConditionType(StrEnum):
     GRAPH_CONFLICT = "GraphConflict"
     """Agent: an older Agent serves a graph of the same id; only there when it is so."""
     ADMITTED = "Admitted"
-    """Run: it has a row, a sequence and a place in its thread's queue."""
+    """Run written by hand: whether it got a row, a sequence and a place in its thread's queue."""
     SUCCEEDED = "Succeeded"
-    """Run: Unknown until it ends, then True or False."""
+    """Run: there once it has ended, True or False."""
 
 
 class ConditionStatus(StrEnum):
@@ -53,8 +53,6 @@ class AgentReason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound"
     DUPLICATE_GRAPH = "DuplicateGraph"
     """Another Agent was first with a graph id."""
-    PENDING_DEADLINE = "PendingDeadline"
-    """No usable pod within `pendingDeadlineSeconds`."""
 
 
 class RunReason(StrEnum):
@@ -62,7 +60,6 @@ class RunReason(StrEnum):
 
     ACCEPTED = "Accepted"
     THREAD_BUSY = "ThreadBusy"
-    PAYLOAD_TOO_LARGE = "PayloadTooLarge"
     INVALID_PAYLOAD = "InvalidPayload"
     UNKNOWN_AGENT = "UnknownAgent"
     UNKNOWN_GRAPH = "UnknownGraph"

@@ -31,8 +31,3 @@ def agent_pod_name(agent: str, hash8: str, index: int) -> str:
 def system_assistant_id(graph_id: str) -> str:
     """The uuid5 id of the assistant that every registered graph has."""
     return str(uuid.uuid5(_ASSISTANTS, graph_id))
-
-
-def thread_key(namespace: str, thread_id: str) -> str:
-    """The work-queue key of a thread: one reconcile plans all its runs."""
-    return f"{namespace}/{thread_id}"

@@ -5,10 +5,6 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 
-class ErrorView(TypedDict):
-    detail: str
-
-
 class AssistantView(TypedDict):
     assistant_id: str
     graph_id: str

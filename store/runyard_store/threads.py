@@ -16,7 +16,7 @@ from runyard_store.tables import thread_leases, threads
 from runyard_store.together import Together, bind, of, parameters
 from runyard_store.urls import Kind
 
-__all__ = ["ThreadRow", "ThreadState", "ThreadUpdate", "create_thread", "get_thread", "record_state"]
+__all__ = ["ThreadRow", "ThreadUpdate", "create_thread", "get_thread", "record_state"]
 
 
 @dataclass(frozen=True)

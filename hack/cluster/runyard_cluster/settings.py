@@ -29,7 +29,6 @@ PAUSE_IMAGE = "runyard.dev/pause:1"
 COREDNS_IMAGE = "runyard.dev/coredns:1"
 VOLUME_HELPER_IMAGE = "runyard.dev/volume-helper:1"
 PROBE_IMAGE = "runyard.dev/probe:1"
-SYSTEM_IMAGES = (PAUSE_IMAGE, COREDNS_IMAGE, VOLUME_HELPER_IMAGE)
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,6 @@ class Settings:
     def pki(self) -> Path:
         """Certificates and keys of the running cluster."""
         return self.state / "pki"
-
-    def machine_dir(self, name: str) -> Path:
-        """Return the folder of the control plane or of one node."""
-        return self.state / name
 
 
 def read_settings(env: Mapping[str, str] = os.environ) -> Settings:

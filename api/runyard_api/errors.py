@@ -7,12 +7,14 @@ RunyardError
 ├── Conflict 409
 │   ├── ThreadBusy        reject: another run of the thread is unfinished
 │   ├── AlreadyExists     an id is taken
-│   └── Held              another attempt holds the thread's lease
+│   ├── Held              another writer holds the thread's lease
+│   ├── Stale             the attempt isn't newer than one already seen
+│   ├── Early             an earlier run of the thread is unfinished
+│   └── Fenced            this attempt lost its thread: nothing it writes counts any more
 ├── Invalid 422           a field has a wrong type or value
 ├── NoSlot 429            every slot of the pod is taken
-├── Unavailable 503       a dependency (database, API server, agent pod) doesn't answer; try again
-│   └── Draining          the pod finishes its runs and takes no new one
-└── Fenced 409            this attempt lost its thread: nothing it writes counts any more
+└── Unavailable 503       a dependency (database, API server, agent pod) doesn't answer; try again
+    └── Draining          the pod finishes its runs and takes no new one
 """
 
 from typing import ClassVar
@@ -54,7 +56,7 @@ class AlreadyExists(Conflict):
 
 
 class Held(Conflict):
-    """Another attempt holds the lease of the thread."""
+    """Another run, or a state update, holds the lease of the thread."""
 
     reason = "Held"
 

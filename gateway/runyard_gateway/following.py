@@ -1,6 +1,6 @@
 """Following one run through the world that executes it: its latest status, kept by a task while a reader needs it.
 
-Used by relay.py and waiting.py; reads Runs.watch.
+Used by relay.py (a stream), answers.py (a wait) and handover.py; reads Runs.watch.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The runs of this pod: slots, claims, and what is kept until the operator has recorded it.
 
-Used by the routes (`routes_runs.py`) and by `runtime.py` for draining. Belongs to the server loop.
+Used by the routes (`app.py`) and by `runtime.py` for draining. Belongs to the server loop.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """State, history, update and schemas: what the runtime does with a graph besides executing runs.
 
-Used by `routes_threads.py`. Graph code runs on the graph loop; the lease and the thread's row are the server loop's.
+Used by the routes (`app.py`). Graph code runs on the graph loop; the lease and the thread's row are the server loop's.
 """
 
 import time

@@ -30,13 +30,17 @@ def modes_in(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
+def ours(item: Any, name: str, kind: str, *_: Any) -> bool:
+    """Whether a table, or what is in it, is one of ours rather than LangGraph's."""
+    return (name if kind == "table" else item.table.name) in metadata.tables
+
+
 async def test_the_migration_makes_the_tables_the_queries_expect(url: str) -> None:
     engine = create_engine(parse_url(url).sync_url)
     with engine.connect() as connection:
-        found = compare_metadata(MigrationContext.configure(connection), metadata)
+        found = compare_metadata(MigrationContext.configure(connection, opts={"include_object": ours}), metadata)
     engine.dispose()
-    ours = [change for change in found if "runyard" in str(change) or str(change[0]).startswith("add")]
-    assert ours == [] or all("runyard_checkpoints_by_id" in str(change) for change in ours)
+    assert found == []
 
 
 async def test_migrating_again_changes_nothing(url: str, db: Database) -> None:

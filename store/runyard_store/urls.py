@@ -21,6 +21,11 @@ class DatabaseUrl:
     conninfo: str | None = None
 
 
+def sqlite_url(path: Path) -> str:
+    """The URL of the sqlite file at an absolute path, whatever characters the path has."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
+
+
 def parse_url(url: str) -> DatabaseUrl:
     """Reads `sqlite:////abs/path.db` or `postgresql://user@host/db`. Raises ValueError, without the password."""
     try:

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ from langgraph.checkpoint.base.id import uuid6
 from runyard_api.states import ThreadState
 from runyard_store.pre_run import PreRun, checkpoint_ms, fork_point
 from runyard_store.rows import ThreadRow, resting_status
-from runyard_store.urls import parse_url
+from runyard_store.urls import parse_url, sqlite_url
 
 
 def test_a_postgres_url_gets_our_driver_and_keeps_its_options() -> None:
@@ -26,6 +27,14 @@ def test_a_sqlite_url_names_a_file() -> None:
     parsed = parse_url("sqlite:////tmp/x.db")
     assert (parsed.kind, str(parsed.path)) == ("sqlite", "/tmp/x.db")
     assert parsed.async_url.drivername == "sqlite+aiosqlite"
+
+
+@pytest.mark.parametrize("path", ["/a/x.db", "/what?/x.db", "/a#b/x.db", "/100%41/x y.db", "/ä:@&=+/x.db", "//a/x.db"])
+def test_any_path_of_a_sqlite_file_survives_its_url(path: str) -> None:
+    parsed = parse_url(sqlite_url(Path(path)))
+    assert parsed.path == Path(path)
+    assert parsed.async_url.database == parsed.sync_url.database == str(Path(path))
+    assert not parsed.async_url.query
 
 
 @pytest.mark.parametrize(

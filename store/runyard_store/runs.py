@@ -30,6 +30,7 @@ __all__ = [
     "NewRun",
     "RunRow",
     "cancelled_runs",
+    "count_failures",
     "count_runs",
     "create_run",
     "delete_run",
@@ -133,6 +134,13 @@ async def cancelled_runs(db: Database) -> list[RunRow]:
 async def unfinished_runs(db: Database) -> list[RunRow]:
     """Every pending or running run, oldest first: where an embedded start goes on."""
     return await _select(db, select(runs).where(UNFINISHED).order_by(runs.c.created_at, runs.c.sequence))
+
+
+async def count_failures(db: Database) -> None:
+    """Counts a failure of every running run: the one process that executed them all was killed. Raises Unavailable."""
+    async with db.single() as connection:
+        running = update(runs).where(UNFINISHED, runs.c.status == RunState.RUNNING)
+        await connection.execute(running.values(failures=runs.c.failures + 1))
 
 
 async def request_cancel(db: Database, run_id: str, action: CancelAction, reason: str = "") -> RunRow:

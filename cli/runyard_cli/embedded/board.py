@@ -14,7 +14,8 @@ from runyard_api.states import CancelAction, RunState, Strategy
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `bound`: its current attempt was given to the runtime. `stopping`: the cancel the runtime knows of."""
+    """One run. `bound`: its current attempt was given to the runtime. `failures`: how often the process was killed
+    during it. `stopping`: the cancel the runtime knows of."""
 
     run_id: str
     thread_id: str
@@ -24,6 +25,7 @@ class Entry:
     attempt: int = 0
     state: RunState = RunState.PENDING
     bound: bool = False
+    failures: int = 0
     cancel: CancelAction | None = None
     cancel_reason: str = ""
     stopping: CancelAction | None = None

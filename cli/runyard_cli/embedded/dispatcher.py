@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from runyard_api.conditions import RunReason
 from runyard_api.errors import Early, Held, NoSlot, NotFound, RunyardError, Stale, Unavailable
 from runyard_api.internal import RunError, RunHeld, RunStart, StatusMessage
 from runyard_api.states import CancelAction, RunState
@@ -27,6 +28,8 @@ from runyard_store.runs import RunRow
 log = structlog.get_logger()
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds until a thread is looked at again after the first, second, … failure in a row."""
+MAX_FAILURES = 3
+"""The default of an Agent's `runDefaults.maxFailures`."""
 
 
 class Runtime(AgentEndpoint, Protocol):
@@ -219,6 +222,7 @@ class Dispatcher:
             sequence=row.sequence,
             strategy=row.multitask_strategy,
             attempt=row.attempt,
+            failures=row.failures,
             cancel=row.cancel_action,
             cancel_reason=row.cancel_reason or "",
         )
@@ -290,7 +294,15 @@ class Dispatcher:
         self._board.stopping(run_id, action)
 
     async def _dispatch(self, entry: Entry) -> None:
-        """Gives the run to the runtime, if a slot is free; otherwise its thread waits in line."""
+        """Gives the run to the runtime, if a slot is free; otherwise its thread waits in line.
+
+        One that seems to kill the process ends instead, or it would kill it at every start.
+        """
+        if entry.failures >= MAX_FAILURES:
+            message = f"the process was killed {entry.failures} times while it executed this run"
+            failure = RunError(error=RunReason.TOO_MANY_FAILURES.value, message=message)
+            await self._finish(entry.run_id, RunState.ERROR, failure)
+            return
         if self._board.bound >= self._slots:
             self._line[entry.thread_id] = None
             return

@@ -1,6 +1,7 @@
 """One process owns a state folder: the lock that says so. Called by `serve`.
 
-The kernel gives the lock back when the process ends, however it ends, so a stale lock can't be.
+The kernel gives the lock back when the process ends, however it ends, so a stale lock can't be. The owner's process id
+is in the file until it leaves: one that is still there is of a process that was killed.
 """
 
 import contextlib
@@ -13,20 +14,33 @@ from runyard_cli.failure import CommandError
 
 
 @contextlib.contextmanager
-def owned(state: Path) -> Iterator[None]:
-    """Holds `<state>/lock` and makes the folder if absent. Raises CommandError when another process holds it."""
+def owned(state: Path) -> Iterator[bool]:
+    """Holds `<state>/lock` and makes the folder if absent; gives whether the owner before was killed.
+
+    Raises CommandError when another process holds it.
+    """
     with _open(state) as fd:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
-            who = f" (process {holder})" if holder.isdigit() else ""
+            holder = _named(fd)
+            who = f" (process {holder})" if holder else ""
             raise CommandError(
                 f"Another 'runyard dev'{who} uses the state folder {state}; stop it or choose a folder with --state."
             ) from None
+        killed = bool(_named(fd))
         os.truncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
-        yield
+        try:
+            yield killed
+        finally:
+            os.truncate(fd, 0)
+
+
+def _named(fd: int) -> str:
+    """The process id in the file, empty without one."""
+    content = os.pread(fd, 20, 0).decode(errors="replace").strip()
+    return content if content.isdigit() else ""
 
 
 @contextlib.contextmanager

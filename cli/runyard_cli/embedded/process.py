@@ -35,6 +35,8 @@ from runyard_runtime.serve import serve as serve_runtime
 from runyard_runtime.settings import Settings as RuntimeSettings
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import migrate
+from runyard_store.runs import count_failures
+from runyard_store.urls import sqlite_url
 
 AGENT = "local"
 LONGEST_SOCKET_PATH = 100
@@ -43,28 +45,35 @@ DRAIN_SECONDS = 5.0
 STOP_GRACE_SECONDS = 2.0
 
 
-def run(options: Options, project: Project, state: Path, report: Report) -> None:
-    """Runs until SIGINT or SIGTERM. Raises CommandError, ProjectError or a RunyardError when it can't start."""
+def run(options: Options, project: Project, state: Path, report: Report, *, after_kill: bool) -> None:
+    """Runs until SIGINT or SIGTERM. `after_kill`: the process before didn't end by itself.
+
+    Raises CommandError, ProjectError or a RunyardError when it can't start.
+    """
     configure_logs(as_json=options.as_json)
     migrate(database_url(state))
     with runtime_socket(state) as socket_path, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, project, state, socket_path, report))
+        runner.run(_serve(options, project, state, socket_path, report, after_kill=after_kill))
 
 
-async def _serve(options: Options, project: Project, state: Path, socket_path: Path, report: Report) -> None:
+async def _serve(
+    options: Options, project: Project, state: Path, socket_path: Path, report: Report, *, after_kill: bool
+) -> None:
     stopped = _stop_on_signals(report)
     async with AsyncExitStack() as stack:
         db = await open_database(database_url(state))
         stack.push_async_callback(db.close)
+        if after_kill:
+            await count_failures(db)
         listener = stack.enter_context(bind(options.host or "127.0.0.1", options.port))
         runtime = await stack.enter_async_context(_runtime(options, db, state, socket_path))
         graphs = (await runtime.info()).graphs
         agent = AgentView(AGENT, graphs, True, _now())
         dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=runtime, agent=agent, report=report)
-        taken_up = await dispatcher.start()
         stack.push_async_callback(dispatcher.stop)
         deps = Deps(db=db, runs=dispatcher, now=_now, stopping=stopped)
         await stack.enter_async_context(served(_gateway(options, deps, report), listener))
+        taken_up = await dispatcher.start()
         where = {graph: project.graphs.get(graph, "") for graph in graphs}
         url = _url(listener.getsockname())
         report.started(Started(version("runyard"), url, where, options.config, state, taken_up))
@@ -132,7 +141,7 @@ def runtime_socket(state: Path) -> Iterator[Path]:
 
 def database_url(state: Path) -> str:
     """The sqlite database in the state folder, as runyard_store takes it."""
-    return f"sqlite:///{state / 'runyard.db'}"
+    return sqlite_url(state / "runyard.db")
 
 
 def configure_logs(*, as_json: bool) -> None:

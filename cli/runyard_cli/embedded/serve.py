@@ -38,10 +38,10 @@ def serve(options: Options) -> None:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:
             project = read_project(options.config)
-            stack.enter_context(owned(state))
+            killed = stack.enter_context(owned(state))
             from runyard_cli.embedded.process import run
 
-            run(options, project, state, report)
+            run(options, project, state, report, after_kill=killed)
         except ProjectError as error:
             raise CommandError(sentence(str(error))) from error
         except RunyardError as error:

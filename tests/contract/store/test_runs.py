@@ -57,6 +57,26 @@ async def test_a_null_character_in_filterable_metadata_is_refused_or_kept(db: Da
             await create
 
 
+async def test_a_killed_process_counts_as_a_failure_of_what_was_running(db: Database) -> None:
+    waiting, running, ended = await stored_run(db), await stored_run(db), await stored_run(db)
+    await claimed(db, running)
+    await finish_run(db, finish_of(await claimed(db, ended)))
+    for _ in range(2):
+        await runs.count_failures(db)
+    counted = [(await runs.get_run(db, run.run_id)).failures for run in (waiting, running, ended)]
+    assert counted == [0, 2, 0]
+
+
+async def test_unfinished_runs_whose_rows_ask_for_a_cancel_are_found(db: Database) -> None:
+    plain, asked, ended = await stored_run(db), await stored_run(db), await stored_run(db)
+    for run in (asked, ended):
+        await runs.request_cancel(db, run.run_id, CancelAction.ROLLBACK, "why")
+    await runs.finish_unheld(db, ended.run_id, RunState.INTERRUPTED, None, later(1))
+    found = {run.run_id: run for run in await runs.cancelled_runs(db)}
+    assert found.keys() & {plain.run_id, asked.run_id, ended.run_id} == {asked.run_id}
+    assert (found[asked.run_id].cancel_action, found[asked.run_id].cancel_reason) == (CancelAction.ROLLBACK, "why")
+
+
 async def test_a_created_run_is_read_back_and_its_thread_is_busy(db: Database) -> None:
     payload = RunPayload(command=Command(resume={"ok": "\x00"}), config={"tags": ["t"]}, stream_mode=["messages-tuple"])
     new = new_run(payload=payload, metadata={"m": 1}, thread_metadata={"owner": "x"}, temporary=True)

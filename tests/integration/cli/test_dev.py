@@ -91,6 +91,43 @@ async def test_a_killed_process_loses_no_run(start: Start) -> None:
     await goes_on(start, thread, run["run_id"])
 
 
+KILLING = """
+import os, signal, time
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+
+class State(TypedDict):
+    text: str
+
+def kill(state: State) -> State:
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return state
+
+graph = StateGraph(State).add_node("kill", kill).add_edge(START, "kill").compile()
+"""
+
+
+async def test_a_run_that_kills_the_process_ends_after_the_third_time(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "killing.py").write_text(KILLING)
+    config = tmp_path / "langgraph.json"
+    config.write_text('{"dependencies": ["."], "graphs": {"killing": "./killing.py:graph"}}')
+    dev = await start(config=config)
+    thread = await new_thread(dev.client)
+    run = await dev.client.runs.create(thread, "killing", input={"text": "x"})
+    for _ in range(2):
+        await asyncio.wait_for(dev.process.communicate(), 20)
+        dev = await start(config=config)
+        assert dev.started["taken_up"] == 1
+    await asyncio.wait_for(dev.process.communicate(), 20)
+
+    dev = await start(config=config)
+    ended = await dev.event("run_ended")
+    assert (ended["run"], ended["state"], ended["error"]["error"]) == (run["run_id"], "error", "TooManyFailures")
+    shown: Any = await dev.client.threads.get(thread)
+    assert (shown["status"], "killed 3 times" in shown["error"]["message"]) == ("error", True)
+
+
 async def goes_on(start: Start, thread: str, run_id: str) -> None:
     """A new start takes the run up as attempt 2 and brings it to its end, each message once."""
     dev = await start()
@@ -131,7 +168,9 @@ async def test_another_host_name_is_refused_unless_a_host_was_given(start: Start
         assert (await http.get(f"{opened.url}/ok", headers={"host": "runyard.test"})).status_code == 200
 
 
-async def test_a_state_folder_with_a_long_path_works(start: Start, tmp_path: Path) -> None:
-    client = (await start(state=tmp_path / ("long" * 20) / ("path" * 20))).client
+@pytest.mark.parametrize("folder", ["long" * 20 + "/" + "path" * 20, "what? 100%41 #1"])
+async def test_a_state_folder_with_an_unusual_path_works(start: Start, tmp_path: Path, folder: str) -> None:
+    client = (await start(state=tmp_path / folder)).client
     final: Any = await client.runs.wait(None, "hello", input=QUESTION)
     assert "42" in final["messages"][-1]["content"]
+    assert (tmp_path / folder / "runyard.db").exists()

@@ -35,6 +35,7 @@ def row(run_id: str, sequence: int = 1, thread: str = "t", **changes: Any) -> Ru
         "sequence": sequence,
         "status": RunState.PENDING,
         "attempt": 0,
+        "failures": 0,
         "multitask_strategy": Strategy.ENQUEUE,
     }
     return RunRow(**values | changes)
@@ -167,6 +168,14 @@ async def test_a_submitted_run_goes_to_the_runtime_as_attempt_one_and_is_acknowl
         assert (await watcher)[-1] is RunState.SUCCESS
         assert await soon(runtime.acked) == "a"
     assert report.lines == [("a", "started"), ("a", "success")]
+
+
+async def test_a_run_that_killed_the_process_three_times_ends_instead_of_a_fourth() -> None:
+    runtime, rows = FakeRuntime(), FakeRows(row("a", 1, attempt=3, failures=3), row("b", 2, attempt=2, failures=2))
+    async with running(runtime, rows):
+        assert await soon(runtime.started) == ("b", RunStart(thread_id="t", graph_id="graph", attempt=3))
+    state, error = rows.ended["a"]
+    assert (state, error and error.error) == (RunState.ERROR, "TooManyFailures")
 
 
 async def test_a_watcher_sees_the_endpoint_while_the_runtime_holds_the_run() -> None:

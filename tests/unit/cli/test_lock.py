@@ -21,6 +21,19 @@ def test_the_lock_is_free_after_its_owner_has_left(tmp_path: Path) -> None:
             assert (tmp_path / "state" / "lock").read_text() == str(os.getpid())
 
 
+def test_an_owner_learns_whether_the_one_before_was_killed(tmp_path: Path) -> None:
+    for _ in range(2):
+        with owned(tmp_path / "state") as killed:
+            assert not killed
+    with pytest.raises(KeyboardInterrupt), owned(tmp_path / "state"):
+        raise KeyboardInterrupt
+    with owned(tmp_path / "state") as killed:
+        assert not killed
+    (tmp_path / "state" / "lock").write_text("4242")
+    with owned(tmp_path / "state") as killed:
+        assert killed
+
+
 def test_a_state_folder_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(CommandError, match="can't be used"), owned(tmp_path / "state"):

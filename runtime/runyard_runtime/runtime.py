@@ -1,9 +1,9 @@
 """The runtime as one object: what `__main__` serves in an agent pod and `runyard dev` runs in its own process.
 
-runtime = await start_runtime(settings)         # imports the graphs, opens the database
+runtime = await start_runtime(settings, db)     # imports the graphs
 server = await serve(runtime.app, uds=path)     # or port=…
 …
-await runtime.drain(); await server.stop(); await runtime.stop()
+await runtime.drain(); await runtime.stop(); await server.stop()
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from runyard_runtime.settings import Settings
 from runyard_runtime.status import StatusHub
 from runyard_runtime.threads import Threads
 from runyard_store.checkpoints import open_checkpointers
-from runyard_store.database import Database, open_database
+from runyard_store.database import Database
 
 _log = structlog.get_logger(__name__)
 _LAST_STOP_SECONDS = 10.0
 _SWITCH_SECONDS = 0.001
 
 
-async def start_runtime(settings: Settings, db: Database | None = None) -> "Runtime":
-    """Imports the graphs and opens what runs need; nothing listens yet. `db` is borrowed; None opens one of its own.
+async def start_runtime(settings: Settings, db: Database) -> "Runtime":
+    """Imports the graphs and opens what runs need; nothing listens yet. `db` is borrowed, and open as long as it runs.
 
     Call it on the loop that will serve the app. Raises ProjectError (NoGraphs, BadProject, ImportFailed), Unavailable.
     """
@@ -45,35 +45,29 @@ async def start_runtime(settings: Settings, db: Database | None = None) -> "Runt
     sys.setswitchinterval(_SWITCH_SECONDS)
     loop = GraphLoop(settings.slots)
     loop.start()
-    own = None
     try:
         graphs = await loop.run(_import_graphs(project))
-        own = None if db else await open_database(settings.database_url, settings.pool_size)
         checkpointers = await loop.run(open_checkpointers(settings.database_url, settings.pool_size))
     except BaseException:
         await loop.stop()
-        if own is not None:
-            await own.close()
         raise
-    opened = db or own
-    assert opened is not None
     engine = Engine(
-        db=opened,
+        db=db,
         graphs=graphs,
         graph_loop=loop,
         checkpointers=checkpointers,
         recursion_limit=settings.recursion_limit,
         stop_grace_seconds=settings.stop_grace_seconds,
     )
-    return Runtime(settings, engine, owns_db=db is None)
+    return Runtime(settings, engine)
 
 
 class Runtime:
     """A started runtime. `app` is the ASGI app to serve, `boot_id` new for each start."""
 
-    def __init__(self, settings: Settings, engine: Engine, *, owns_db: bool) -> None:
+    def __init__(self, settings: Settings, engine: Engine) -> None:
         self.boot_id = uuid.uuid4().hex
-        self._settings, self._engine, self._owns_db = settings, engine, owns_db
+        self._settings, self._engine = settings, engine
         self._versions = {name: version(name) for name in ("runyard", "langgraph")}
         self._versions["python"] = platform.python_version()
         holder = f"{settings.pod_name}/{self.boot_id}"
@@ -96,14 +90,12 @@ class Runtime:
         await self._all_over(_LAST_STOP_SECONDS)
 
     async def stop(self) -> None:
-        """Ends the status streams, the graph loop and the connections. Runs that aren't drained are left to others."""
+        """Ends the status streams, the graph loop and its connections. Runs that aren't drained are left to others."""
         self._hub.close()
         engine = self._engine
         if engine.graph_loop.alive:
             await engine.graph_loop.run(engine.checkpointers.close())
         await engine.graph_loop.stop()
-        if self._owns_db:
-            await engine.db.close()
 
     async def _all_over(self, seconds: float) -> None:
         waits = [asyncio.ensure_future(attempt.wait()) for attempt in self.registry.running()]

@@ -24,6 +24,7 @@ from runyard_operator.world import utc_now
 from runyard_runtime.runtime import Runtime, start_runtime
 from runyard_runtime.serve import Server, serve
 from runyard_runtime.settings import Settings
+from runyard_store.database import Database, open_database
 
 PROJECT = Path(__file__).parent / "project" / "langgraph.json"
 _addresses = itertools.count(int(ipaddress.ip_address("127.20.0.1")))
@@ -36,6 +37,7 @@ class Machine:
     name: str
     runtime: Runtime
     server: Server
+    db: Database
 
     async def vanish(self) -> None:
         """Nobody reaches the pod any more, but what it runs goes on: a node that lost its network."""
@@ -43,8 +45,9 @@ class Machine:
 
     async def stop(self) -> None:
         await self.runtime.drain(0)
-        await self.server.stop()
         await self.runtime.stop()
+        await self.server.stop()
+        await self.db.close()
 
 
 class Kubelet:
@@ -121,10 +124,11 @@ class Kubelet:
             stop_grace_seconds=5,
             pool_size=4,
         )
-        runtime = await start_runtime(settings)
+        db = await open_database(settings.database_url, settings.pool_size)
+        runtime = await start_runtime(settings, db)
         address = str(ipaddress.ip_address(next(_addresses)))
         server = await serve(runtime.app, port=port, host=address)
-        self.machines[name] = Machine(name, runtime, server)
+        self.machines[name] = Machine(name, runtime, server, db)
         running = {"running": {"startedAt": format_time(utc_now())}}
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
         await self._report(name, status | self._container(container["image"], running))

@@ -23,6 +23,7 @@ from runyard_runtime.__main__ import run
 from runyard_runtime.runtime import start_runtime
 from runyard_runtime.serve import serve
 from runyard_runtime.settings import Settings
+from runyard_store.database import open_database
 
 TOKEN = "t0ken"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -133,7 +134,8 @@ async def test_sigterm_drains_and_ends_the_process(sqlite_template: Path, tmp_pa
 async def test_a_wrong_token_opens_nothing_but_health(sqlite_template: Path, tmp_path: Path) -> None:
     port = _free_port()
     settings = Settings(f"sqlite:///{sqlite_template}", PROJECT, token_sha256=token_hash(TOKEN))
-    runtime = await start_runtime(settings)
+    db = await open_database(settings.database_url)
+    runtime = await start_runtime(settings, db)
     server = await serve(runtime.app, port=port, host="127.0.0.1")
     base = f"http://127.0.0.1:{port}"
     async with pooled_http() as http:
@@ -149,6 +151,7 @@ async def test_a_wrong_token_opens_nothing_but_health(sqlite_template: Path, tmp
         assert (bad.status_code, bad.json()["detail"].startswith("attempt:")) == (422, True)
     await runtime.stop()
     await server.stop()
+    await db.close()
 
 
 @pytest.mark.parametrize(

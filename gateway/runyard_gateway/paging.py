@@ -1,6 +1,6 @@
-"""Pagination headers of lists: the total, and where the next page begins if there is one. Pure."""
+"""Lists as clients ask for them: a page with its headers, and the chosen fields of each item. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runyard_gateway.body import JsonResponse
@@ -13,3 +13,8 @@ def page(items: Sequence[Any], *, total: int, offset: int) -> JsonResponse:
     if items and reached < total:
         headers["X-Pagination-Next"] = str(reached)
     return JsonResponse(items, headers=headers)
+
+
+def selected(views: Sequence[Mapping[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
+    """The views with these fields alone, unknown ones left out; whole without any."""
+    return [{key: view[key] for key in fields if key in view} if fields else dict(view) for view in views]

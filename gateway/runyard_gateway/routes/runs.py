@@ -16,7 +16,7 @@ from runyard_gateway.answers import missing_stream, run_path, stream_answer, wai
 from runyard_gateway.auth import User
 from runyard_gateway.body import JsonResponse, StrictRoute
 from runyard_gateway.context import Context, Ctx
-from runyard_gateway.paging import page
+from runyard_gateway.paging import page, selected
 from runyard_gateway.views import run_view
 from runyard_store.runs import RunRow, count_runs, get_run, list_runs
 from runyard_store.threads import get_thread
@@ -39,9 +39,7 @@ async def list_of_thread(
     """Runs of a thread, newest first."""
     thread = await get_thread(ctx.db, str(thread_id), user)
     rows = await list_runs(ctx.db, thread.thread_id, user, limit, offset, status)
-    views = [dict(run_view(row)) for row in rows]
-    if select:
-        views = [{key: view[key] for key in select if key in view} for view in views]
+    views = selected([run_view(row) for row in rows], select)
     return page(views, total=await count_runs(ctx.db, thread.thread_id, user, status), offset=offset)
 
 

@@ -14,6 +14,8 @@ MANAGED_BY = "runyard"
 ANNOTATION_NONCE = f"{GROUP}/nonce"
 ANNOTATION_DRAINING = f"{GROUP}/draining"
 DEFAULT_USER = "default"
+PRINCIPALS = ("gateway", "operator", "runtime")
+"""Who connects to a cluster's database besides its owner; each has a role, a URL and a variable named after it."""
 RUNTIME_PORT = 8123
 _ASSISTANTS = uuid.UUID("6f1d5b0e-94d1-5f0e-8a55-6f6d8c9e2b11")
 

@@ -20,9 +20,8 @@ from runyard_kube.client import KubeClient
 from runyard_kube.database_urls import DatabasePlace, database_secret
 from runyard_kube.errors import AlreadyExists, KubeError, NotFound
 from runyard_kube.passwords import first_api_key, password, token_key
-from runyard_kube.resources import Resource
+from runyard_kube.resources import SECRETS, Resource
 
-SECRETS = Resource("", "v1", "secrets")
 Data = dict[str, str]
 
 

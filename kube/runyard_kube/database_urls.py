@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from runyard_api.names import PRINCIPALS
+
 OWNER = "owner"
-PRINCIPALS = ("gateway", "operator", "runtime")
-"""Who connects besides the owner; each has a role of its own, named `<prefix>_<principal>`."""
+BUNDLED_PORT, BUNDLED_DATABASE = 5432, "runyard"
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,7 @@ class DatabasePlace:
     owner_url: str | None = None
     """The owner's URL of an external database; None: the bundled one, whose owner gets a password here."""
     role_prefix: str = "runyard"
-    name: str = "runyard"
-    port: int = 5432
+    """Begins the names of the roles: `<prefix>_<principal>`."""
 
 
 def database_secret(
@@ -41,7 +41,8 @@ def database_secret(
 
 
 def _bundled_owner_url(place: DatabasePlace, password: str) -> str:
-    return f"postgresql://{place.role_prefix}_{OWNER}:{quote(password, safe='')}@{place.host}:{place.port}/{place.name}"
+    user = f"{place.role_prefix}_{OWNER}:{quote(password, safe='')}"
+    return f"postgresql://{user}@{place.host}:{BUNDLED_PORT}/{BUNDLED_DATABASE}"
 
 
 def _as_role(owner_url: str, role: str, password: str) -> str:

@@ -31,4 +31,5 @@ class Resource:
 AGENTS = Resource(names.GROUP, names.VERSION, AGENT.plural)
 RUNS = Resource(names.GROUP, names.VERSION, RUN.plural)
 PODS = Resource("", "v1", "pods")
+SECRETS = Resource("", "v1", "secrets")
 EVENTS = Resource("events.k8s.io", "v1", "events")

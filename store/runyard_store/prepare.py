@@ -22,11 +22,11 @@ from pathlib import Path
 import psycopg
 
 from runyard_api.errors import RunyardError, Unavailable
-from runyard_api.names import DEFAULT_USER
+from runyard_api.names import DEFAULT_USER, PRINCIPALS
 from runyard_store.database import open_database
 from runyard_store.keys import add_key
 from runyard_store.migrate import migrate
-from runyard_store.roles import PRINCIPALS, Role, apply_roles, role_of
+from runyard_store.roles import Role, apply_roles, role_of
 from runyard_store.urls import parse_url
 
 RETRY_SECONDS = 1.0

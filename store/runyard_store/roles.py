@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 from psycopg import Connection, sql
 
-PRINCIPALS = ("gateway", "operator", "runtime")
 CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime")}
 """Table -> principals that get no access at all: graph code runs with the runtime's role."""
 READ_ONLY = ("alembic_version",)

@@ -11,10 +11,10 @@ from psycopg import errors
 from tests.support.postgres import PostgresServer, postgres_server
 
 from runyard_api.errors import Unavailable
+from runyard_api.names import PRINCIPALS
 from runyard_store.database import open_database
 from runyard_store.keys import user_of_key
 from runyard_store.prepare import Settings, prepare, read_settings, wait_for_server
-from runyard_store.roles import PRINCIPALS
 
 pytestmark = pytest.mark.postgres
 

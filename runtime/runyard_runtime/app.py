@@ -96,7 +96,7 @@ class _Routes:
 
     async def cancel(self, request: Request) -> Response:
         body = CancelRequest.model_validate_json(await request.body() or b"{}")
-        self._of.registry.cancel(request.path_params["run_id"], body.action)
+        self._of.registry.cancel(request.path_params["run_id"], body.action, body.reason)
         return Response(status_code=202)
 
     async def acknowledge(self, request: Request) -> Response:

@@ -69,11 +69,12 @@ class Registry:
         self._starting[run_id] = (start.attempt, task)
         return await asyncio.shield(task)
 
-    def cancel(self, run_id: str, action: CancelAction) -> None:
-        """Stops a run. Raises NotFound when the pod doesn't execute it."""
+    def cancel(self, run_id: str, action: CancelAction, reason: str) -> None:
+        """Stops a run; `reason` is for the log. Raises NotFound when the pod doesn't execute it."""
         attempt = self._attempts.get(run_id)
         if attempt is None or attempt.over:
             raise NotFound(f"run {run_id} isn't running on this pod")
+        _log.info("run asked to stop", run=run_id, action=action, reason=reason)
         attempt.cancel(action)
 
     def acknowledge(self, run_id: str) -> None:

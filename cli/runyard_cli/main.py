@@ -67,7 +67,8 @@ def dev(
     Runs the same gateway and runtime as in a cluster, in one process, on an sqlite database in the state folder.
     It needs no key. Stop it with Ctrl-C; threads are there again at the next start, unfinished runs go on.
     """
-    from runyard_cli.embedded.serve import Options, serve
+    from runyard_cli.embedded.options import Options
+    from runyard_cli.embedded.serve import serve
 
     serve(Options(config=config, host=host, port=port, state=state, slots=slots, as_json=as_json))
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The embedded world that executes runs: the gateway's `Runs` on one runtime in the same process.
 
-`serve` makes it from the database's rows and a client of the runtime's unix socket. What is due is decided by `board`;
-here it is carried out: one worker per thread at a time, a first-in-first-out line for slots, retries that slow down.
+`process` makes it from the database's rows and a client of the runtime's unix socket. `board` decides what is due; here
+it is carried out: one worker per thread at a time, a first-in-first-out line for slots, retries that slow down.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Which Host headers the embedded server answers: no web page may reach a laptop's server by DNS rebinding.
 
-Called by `serve`; wraps the gateway's application.
+Called by `process`; wraps the gateway's application.
 """
 
 from starlette.datastructures import Headers

@@ -20,10 +20,10 @@ import uvloop
 
 from runyard_cli.embedded.dispatcher import Dispatcher
 from runyard_cli.embedded.hosts import LoopbackHostsOnly
+from runyard_cli.embedded.options import Options
 from runyard_cli.embedded.report import Report, Started
 from runyard_cli.embedded.requests import ReportRequests
 from runyard_cli.embedded.rows import StoredRows
-from runyard_cli.embedded.serve import Options
 from runyard_cli.embedded.server import bind, quiet_uvicorn, served
 from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
 from runyard_gateway.app import Deps, create_app

@@ -1,6 +1,6 @@
 """What `runyard dev` tells the person at the console: lines to read, or JSON lines with --json.
 
-Called by `serve`, `dispatcher` and `requests`.
+Made by `serve`; called by `process`, `dispatcher` and `requests`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One report line per request, when its response begins; wraps the gateway's application. Called by `serve`."""
+"""One report line per request, when its response begins; wraps the gateway's application. Called by `process`."""
 
 import time
 from collections.abc import Callable

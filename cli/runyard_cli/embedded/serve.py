@@ -5,28 +5,15 @@ Called by `main`. What is checked first needs no heavy import, so that a wrong p
 
 import contextlib
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
 from runyard_api.errors import RunyardError
 from runyard_cli.embedded.lock import owned
+from runyard_cli.embedded.options import Options
 from runyard_cli.embedded.report import JsonLines, Lines, Report
 from runyard_cli.failure import CommandError
 from runyard_runtime.project import ProjectError, read_project
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the person asked for. `host` None: loopback, and only requests that name it; `port` 0: a free one."""
-
-    config: Path
-    host: str | None
-    port: int
-    state: Path
-    slots: int
-    as_json: bool
 
 
 def serve(options: Options) -> None:

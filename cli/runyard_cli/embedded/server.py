@@ -1,6 +1,6 @@
-"""The gateway's TCP server in the loop of `serve`: the listening socket, and which of uvicorn's errors are shown.
+"""The gateway's TCP server in the loop of `process`: the listening socket, and which of uvicorn's errors are shown.
 
-Called by `serve`.
+Called by `process`.
 """
 
 import contextlib

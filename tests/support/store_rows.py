@@ -1,4 +1,4 @@
-"""Runs, claims and ends with sensible defaults, for tests that use the store. Nothing is stored here by itself."""
+"""Rows, runs, claims and ends with sensible defaults, for tests that use the store. Nothing is stored by itself."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from runyard_api.events import Event, EventId
 from runyard_api.payload import RunPayload
-from runyard_api.states import RunState, ThreadState
+from runyard_api.states import RunState, Strategy, ThreadState
 from runyard_store.database import Database
 from runyard_store.finish import Finish
 from runyard_store.leases import Claim, claim_run
@@ -20,6 +20,39 @@ USER = "u1"
 
 def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
+
+
+def run_row(**changes: Any) -> RunRow:
+    """A pending run's row, in memory alone."""
+    row = RunRow(
+        run_id="run",
+        thread_id="thread",
+        user_id=USER,
+        assistant_id="assistant",
+        graph_id="graph",
+        agent_name="agent",
+        sequence=1,
+        status=RunState.PENDING,
+        created_at=NOW,
+        updated_at=NOW,
+        started_at=None,
+        ended_at=None,
+        attempt=0,
+        failures=0,
+        event_base=0,
+        metadata={},
+        payload={},
+        multitask_strategy=Strategy.ENQUEUE,
+        on_disconnect="continue",
+        temporary=False,
+        object_uid=None,
+        object_made_at=None,
+        cancel_action=None,
+        cancel_reason=None,
+        result=None,
+        error=None,
+    )
+    return replace(row, **changes)
 
 
 def new_run(thread_id: str | None = None, **changes: Any) -> NewRun:

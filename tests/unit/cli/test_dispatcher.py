@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.store_rows import run_row
 
 from runyard_api.errors import Invalid, NoSlot, NotFound, RunyardError, Stale, Unavailable
 from runyard_api.events import Event, EventId
 from runyard_api.internal import GraphSchemas, HistoryQuery, RunError, RunHeld, RunStart, StateQuery, StatusMessage
 from runyard_api.internal import StateUpdate as Update
-from runyard_api.states import CancelAction, RunState, Strategy
+from runyard_api.states import CancelAction, RunState
 from runyard_cli.embedded.board import Entry
 from runyard_cli.embedded.dispatcher import Dispatcher
 from runyard_cli.embedded.report import Started
@@ -26,19 +27,7 @@ AGENT = AgentView("local", ("graph",), True, NOW)
 
 
 def row(run_id: str, sequence: int = 1, thread: str = "t", **changes: Any) -> RunRow:
-    values: dict[str, Any] = dict.fromkeys(RunRow.__dataclass_fields__)
-    values |= {
-        "run_id": run_id,
-        "thread_id": thread,
-        "graph_id": "graph",
-        "agent_name": "local",
-        "sequence": sequence,
-        "status": RunState.PENDING,
-        "attempt": 0,
-        "failures": 0,
-        "multitask_strategy": Strategy.ENQUEUE,
-    }
-    return RunRow(**values | changes)
+    return run_row(run_id=run_id, thread_id=thread, sequence=sequence, agent_name="local", **changes)
 
 
 class FakeRows:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.store_rows import run_row
 
 from runyard_api.crd import Manifest
 from runyard_api.errors import Invalid
@@ -14,7 +15,6 @@ from runyard_gateway.cluster.kube_runs import manifest_of
 from runyard_gateway.cluster.views import PodAddress, SeenRun, by_age, seen_agent, seen_run
 from runyard_gateway.cluster.watchers import Watchers
 from runyard_gateway.ports import RunStatus
-from runyard_store.runs import RunRow
 
 THREAD, RUN = "0192f0c1-7a4e-7c1b-9d7e-3f2a1b4c5d6e", "0192f0c1-7a4e-7c1b-9d7e-3f2a1b4c5d6f"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -131,7 +131,7 @@ def test_agents_are_ordered_by_age_then_name() -> None:
     assert [view.name for view in by_age(agents)] == ["a", "b", "c"]
 
 
-ROW = RunRow(
+ROW = run_row(
     run_id=RUN,
     thread_id=THREAD,
     user_id="alice",
@@ -139,25 +139,9 @@ ROW = RunRow(
     graph_id="chat",
     agent_name="hello",
     sequence=3,
-    status=RunState.PENDING,
-    created_at=NOW,
-    updated_at=NOW,
-    started_at=None,
-    ended_at=None,
-    attempt=0,
-    failures=0,
-    event_base=0,
-    metadata={},
     payload={"stream_mode": ["values", "messages-tuple", "messages"], "durability": "sync", "input": {"secret": 1}},
     multitask_strategy=Strategy.INTERRUPT,
     on_disconnect="cancel",
-    temporary=False,
-    object_uid=None,
-    object_made_at=None,
-    cancel_action=None,
-    cancel_reason=None,
-    result=None,
-    error=None,
 )
 
 

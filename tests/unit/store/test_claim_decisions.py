@@ -1,55 +1,20 @@
 """What a claim comes to, for every state a lease and a run can be in."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.store_rows import run_row as run
 
 from runyard_api.errors import Early, Held, Stale
-from runyard_api.states import RunState, Strategy
+from runyard_api.states import RunState
 from runyard_store.leases import UPDATE_CLAIM_MS, Lease, decide
 from runyard_store.rows import RunRow
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 FREE = Lease(epoch=4, run_id=None, attempt=0, holder=None, claimed_ms=0, last_base=0, pre_run=None)
 OURS = replace(FREE, run_id="run", attempt=2, holder="pod-a", claimed_ms=1_000)
 UPDATE = replace(FREE, holder="update", claimed_ms=1_000)
 OTHER_RUN = replace(OURS, run_id="other")
-
-
-def run(**changes: Any) -> RunRow:
-    row = RunRow(
-        run_id="run",
-        thread_id="thread",
-        user_id="user",
-        assistant_id="assistant",
-        graph_id="graph",
-        agent_name="agent",
-        sequence=3,
-        status=RunState.PENDING,
-        created_at=NOW,
-        updated_at=NOW,
-        started_at=None,
-        ended_at=None,
-        attempt=0,
-        failures=0,
-        event_base=0,
-        metadata={},
-        payload={},
-        multitask_strategy=Strategy.ENQUEUE,
-        on_disconnect="continue",
-        temporary=False,
-        object_uid=None,
-        object_made_at=None,
-        cancel_action=None,
-        cancel_reason=None,
-        result=None,
-        error=None,
-    )
-    return replace(row, **changes)
-
-
 RUNNING = run(status=RunState.RUNNING, attempt=2)
 
 

@@ -20,7 +20,7 @@ from runyard_api.run import cancel_patch, run_object
 from runyard_api.states import CancelAction, RunState
 from runyard_api.tokens import pod_token
 from runyard_clients.runtime import RuntimeClient
-from runyard_gateway.cluster.views import PodAddress, SeenAgent, SeenRun, by_age, seen_agent, seen_run
+from runyard_gateway.cluster.views import ClusterAgent, ClusterRun, PodAddress, by_age, cluster_agent, cluster_run
 from runyard_gateway.cluster.watchers import Watchers
 from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
@@ -53,8 +53,8 @@ class KubeRuns:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._runs: Informer[SeenRun] = Informer(cluster.kube, Target(RUNS, cluster.namespace), seen_run)
-        self._agents: Informer[SeenAgent] = Informer(cluster.kube, Target(AGENTS, cluster.namespace), seen_agent)
+        self._runs: Informer[ClusterRun] = Informer(cluster.kube, Target(RUNS, cluster.namespace), cluster_run)
+        self._agents: Informer[ClusterAgent] = Informer(cluster.kube, Target(AGENTS, cluster.namespace), cluster_agent)
         self._watchers = Watchers()
         self._runs.subscribe(self._watchers.on_change)
         self._sweeper: asyncio.Task[None] | None = None
@@ -143,7 +143,7 @@ class KubeRuns:
         except kube_errors.NotFound as error:
             raise NotFound(f"Agent {agent_name} not found.") from error
 
-    def _status_of(self, run: SeenRun) -> RunStatus:
+    def _status_of(self, run: ClusterRun) -> RunStatus:
         return RunStatus(run.state, run.attempt, self._client_of(run.pod) if run.pod else None, run.error)
 
     def _client_of(self, pod: PodAddress) -> RuntimeClient:

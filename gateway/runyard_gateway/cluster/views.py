@@ -22,7 +22,7 @@ class PodAddress:
 
 
 @dataclass(frozen=True)
-class SeenRun:
+class ClusterRun:
     """A Run object. `name` is its run id but for hand-written ones; `pod` is set while a pod holds the run;
     `cancel` is what was asked of it."""
 
@@ -40,14 +40,14 @@ class SeenRun:
 
 
 @dataclass(frozen=True)
-class SeenAgent:
+class ClusterAgent:
     """An Agent object; `pods` are those that take runs."""
 
     view: AgentView
     pods: tuple[PodAddress, ...]
 
 
-def seen_run(manifest: Manifest) -> SeenRun:
+def cluster_run(manifest: Manifest) -> ClusterRun:
     """Reads a Run object. Raises Invalid when it isn't one."""
     run = Run.from_manifest(manifest)
     status = run.status
@@ -55,10 +55,10 @@ def seen_run(manifest: Manifest) -> SeenRun:
     if status.state is RunState.RUNNING and status.pod_name and status.pod_nonce and status.endpoint:
         pod = PodAddress(status.pod_name, status.pod_nonce, status.endpoint)
     error = RunError(error=status.error.error, message=status.error.message) if status.error else None
-    return SeenRun(run.metadata.name, run.run_id, status.state, status.attempt or 0, pod, error, run.cancel_action)
+    return ClusterRun(run.metadata.name, run.run_id, status.state, status.attempt or 0, pod, error, run.cancel_action)
 
 
-def seen_agent(manifest: Manifest) -> SeenAgent:
+def cluster_agent(manifest: Manifest) -> ClusterAgent:
     """Reads an Agent object. Raises Invalid when it isn't one."""
     agent = Agent.from_manifest(manifest)
     condition = agent.ready
@@ -70,9 +70,9 @@ def seen_agent(manifest: Manifest) -> SeenAgent:
         for pod in agent.status.pods
         if pod.ready and not pod.draining and pod.endpoint
     )
-    return SeenAgent(AgentView(agent.metadata.name, graphs, agent.is_ready, made, why), tuple(pods))
+    return ClusterAgent(AgentView(agent.metadata.name, graphs, agent.is_ready, made, why), tuple(pods))
 
 
-def by_age(agents: Iterable[SeenAgent]) -> list[AgentView]:
+def by_age(agents: Iterable[ClusterAgent]) -> list[AgentView]:
     """Oldest first; of those made in the same second the name decides, so that every gateway sees one order."""
     return sorted((agent.view for agent in agents), key=lambda view: (view.created_at, view.name))

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from runyard_api.states import RunState
-from runyard_gateway.cluster.views import SeenRun
+from runyard_gateway.cluster.views import ClusterRun
 from runyard_gateway.ports import RunStatus
 
 
@@ -17,14 +17,14 @@ class Watcher:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
-        self._run: SeenRun | None = None
+        self._run: ClusterRun | None = None
         self._vanished = False
 
-    def take(self, run: SeenRun | None) -> None:
+    def take(self, run: ClusterRun | None) -> None:
         self._run, self._vanished = run, run is None
         self._changed.set()
 
-    async def statuses(self, status_of: Callable[[SeenRun], RunStatus]) -> AsyncIterator[RunStatus]:
+    async def statuses(self, status_of: Callable[[ClusterRun], RunStatus]) -> AsyncIterator[RunStatus]:
         """The present status, then each change, until the run has finished or vanished."""
         while True:
             self._changed.clear()
@@ -42,9 +42,9 @@ class Watchers:
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[Watcher]] = {}
-        self._known: dict[str, SeenRun] = {}
+        self._known: dict[str, ClusterRun] = {}
 
-    def on_change(self, old: SeenRun | None, new: SeenRun | None) -> None:
+    def on_change(self, old: ClusterRun | None, new: ClusterRun | None) -> None:
         """Takes a change of one object: old None = added, new None = deleted."""
         run = new or old
         if run is None:
@@ -56,7 +56,7 @@ class Watchers:
         for watcher in self._watchers.get(run.run_id, ()):
             watcher.take(new)
 
-    def known(self, run_id: str) -> SeenRun | None:
+    def known(self, run_id: str) -> ClusterRun | None:
         """The run's object as last seen; None before it was, and after it was deleted."""
         return self._known.get(run_id)
 

@@ -12,7 +12,7 @@ from runyard_api.errors import Invalid
 from runyard_api.run import Run
 from runyard_api.states import CancelAction, RunState, Strategy
 from runyard_gateway.cluster.kube_runs import manifest_of
-from runyard_gateway.cluster.views import PodAddress, SeenRun, by_age, seen_agent, seen_run
+from runyard_gateway.cluster.views import ClusterRun, PodAddress, by_age, cluster_agent, cluster_run
 from runyard_gateway.cluster.watchers import Watchers
 from runyard_gateway.ports import RunStatus
 
@@ -34,27 +34,27 @@ def run_manifest(status: dict[str, Any], **spec: Any) -> Manifest:
 
 HELD = {"attempt": 2, "podName": "hello-1", "podNonce": "n", "endpoint": "10.0.0.1:8123"}
 POD = PodAddress("hello-1", "n", "10.0.0.1:8123")
-RUNS: dict[str, tuple[dict[str, Any], SeenRun]] = {
-    "pending": ({"state": "pending"}, SeenRun(RUN, RUN, RunState.PENDING, 0, None, None)),
-    "running on a pod": ({"state": "running", **HELD}, SeenRun(RUN, RUN, RunState.RUNNING, 2, POD, None)),
+RUNS: dict[str, tuple[dict[str, Any], ClusterRun]] = {
+    "pending": ({"state": "pending"}, ClusterRun(RUN, RUN, RunState.PENDING, 0, None, None)),
+    "running on a pod": ({"state": "running", **HELD}, ClusterRun(RUN, RUN, RunState.RUNNING, 2, POD, None)),
     "finished, the pod is of no interest": (
         {"state": "success", **HELD},
-        SeenRun(RUN, RUN, RunState.SUCCESS, 2, None, None),
+        ClusterRun(RUN, RUN, RunState.SUCCESS, 2, None, None),
     ),
     "without a nonce there is no token": (
         {"state": "running", **{**HELD, "podNonce": None}},
-        SeenRun(RUN, RUN, RunState.RUNNING, 2, None, None),
+        ClusterRun(RUN, RUN, RunState.RUNNING, 2, None, None),
     ),
 }
 
 
 @pytest.mark.parametrize(("status", "want"), RUNS.values(), ids=RUNS.keys())
-def test_seen_run(status: dict[str, Any], want: SeenRun) -> None:
-    assert seen_run(run_manifest(status)) == want
+def test_seen_run(status: dict[str, Any], want: ClusterRun) -> None:
+    assert cluster_run(run_manifest(status)) == want
 
 
 def test_a_failed_run_has_its_error() -> None:
-    seen = seen_run(run_manifest({"state": "error", "error": {"error": "ValueError", "message": "no"}}))
+    seen = cluster_run(run_manifest({"state": "error", "error": {"error": "ValueError", "message": "no"}}))
     assert seen.error is not None
     assert (seen.error.error, seen.error.message) == ("ValueError", "no")
 
@@ -71,19 +71,19 @@ CANCELS: dict[str, tuple[str | None, CancelAction | None, bool]] = {
 @pytest.mark.parametrize(("asked", "action", "want"), CANCELS.values(), ids=CANCELS.keys())
 def test_a_cancel_that_only_the_row_knows(asked: str | None, action: CancelAction | None, want: bool) -> None:
     spec = {"cancel": {"action": asked}} if asked else {}
-    assert seen_run(run_manifest({"state": "running"}, **spec)).lacks(action) is want
-    assert seen_run(run_manifest({"state": "success"}, **spec)).lacks(action) is False
+    assert cluster_run(run_manifest({"state": "running"}, **spec)).lacks(action) is want
+    assert cluster_run(run_manifest({"state": "success"}, **spec)).lacks(action) is False
 
 
 def test_a_hand_written_run_is_known_by_its_uid() -> None:
     manifest = run_manifest({"state": "pending"})
     del manifest["spec"]["sequence"]
-    assert (seen_run(manifest).name, seen_run(manifest).run_id) == (RUN, "u-1")
+    assert (cluster_run(manifest).name, cluster_run(manifest).run_id) == (RUN, "u-1")
 
 
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(Invalid):
-        seen_run({"metadata": {"name": "x"}})
+        cluster_run({"metadata": {"name": "x"}})
 
 
 def agent_manifest(name: str, made: str, status: dict[str, Any], graphs: dict[str, str] | None = None) -> Manifest:
@@ -110,7 +110,7 @@ def test_seen_agent() -> None:
         {"name": "d", "nonce": "n", "endpoint": "10.0.0.3:8123", "ready": False},
     ]
     status = {"graphs": ["b", "a"], "pods": pods, "conditions": [condition("True", "Available", "ok")]}
-    agent = seen_agent(agent_manifest("x", "2026-01-01T00:00:00Z", status))
+    agent = cluster_agent(agent_manifest("x", "2026-01-01T00:00:00Z", status))
     assert (agent.view.graphs, agent.view.ready, agent.view.reason) == (("a", "b"), True, "")
     assert agent.view.created_at == NOW
     assert [pod.pod for pod in agent.pods] == ["a"]
@@ -118,14 +118,14 @@ def test_seen_agent() -> None:
 
 def test_an_agent_that_has_discovered_nothing_shows_the_graphs_of_its_spec_and_why_it_isnt_ready() -> None:
     status = {"conditions": [condition("False", "ImportFailed", "No module named x")]}
-    agent = seen_agent(agent_manifest("x", "2026-01-01T00:00:00Z", status, {"g": "./a.py:g"}))
+    agent = cluster_agent(agent_manifest("x", "2026-01-01T00:00:00Z", status, {"g": "./a.py:g"}))
     assert (agent.view.graphs, agent.view.ready) == (("g",), False)
     assert agent.view.reason == "ImportFailed: No module named x"
 
 
 def test_agents_are_ordered_by_age_then_name() -> None:
     agents = [
-        seen_agent(agent_manifest(name, made, {}))
+        cluster_agent(agent_manifest(name, made, {}))
         for name, made in (("c", "2026-01-02T00:00:00Z"), ("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-01T00:00:00Z"))
     ]
     assert [view.name for view in by_age(agents)] == ["a", "b", "c"]
@@ -164,12 +164,12 @@ def test_a_run_that_was_cancelled_before_it_had_an_object_gets_one_with_the_canc
     assert manifest["spec"]["cancel"] == {"action": "Rollback", "reason": "why"}
 
 
-def as_status(run: SeenRun) -> RunStatus:
+def as_status(run: ClusterRun) -> RunStatus:
     return RunStatus(run.state, run.attempt)
 
 
-def seen(state: RunState, attempt: int = 1, run_id: str = RUN) -> SeenRun:
-    return SeenRun(run_id, run_id, state, attempt, None, None)
+def seen(state: RunState, attempt: int = 1, run_id: str = RUN) -> ClusterRun:
+    return ClusterRun(run_id, run_id, state, attempt, None, None)
 
 
 async def test_a_watcher_gets_the_present_status_then_changes_until_the_end() -> None:
@@ -223,6 +223,6 @@ async def test_a_slow_watcher_sees_the_newest_status() -> None:
 
 def test_names_of_hand_written_runs_are_looked_up() -> None:
     watchers = Watchers()
-    watchers.on_change(None, SeenRun("mine", "uid", RunState.PENDING, 0, None, None))
+    watchers.on_change(None, ClusterRun("mine", "uid", RunState.PENDING, 0, None, None))
     known = watchers.known("uid")
     assert (known and known.name, watchers.known("other")) == ("mine", None)

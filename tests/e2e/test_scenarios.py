@@ -76,7 +76,7 @@ async def test_wait_returns_the_final_values(app: App) -> None:
     assert await app.client.runs.wait(thread, "stub", input={"log": ["in"]}) == {"log": ["in", "stub"]}
 
 
-async def test_a_run_without_a_thread_leaves_none_behind(app: App) -> None:
+async def test_a_run_needs_no_thread(app: App) -> None:
     assert await app.client.runs.wait(None, "stub", input={"log": []}) == {"log": ["stub"]}
 
 

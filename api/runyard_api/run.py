@@ -157,7 +157,9 @@ class RunSpec(CrdModel):
         "Reject fails this one, Interrupt and Rollback cancel them.",
     )
     on_disconnect: DisconnectWord = Field(
-        default=DisconnectWord.CONTINUE, description="What a lost reader of the stream means for the Run."
+        default=DisconnectWord.CONTINUE,
+        description="What it means for the Run when the request that made it and reads it is left, as the gateway "
+        "minds it; nothing for a Run written by hand.",
     )
     durability: DurabilityWord = Field(
         default=DurabilityWord.ASYNC,
@@ -204,7 +206,9 @@ class RunStatus(CrdModel):
     )
     error: RunErrorStatus | None = Field(default=None, description="Absent: no failure.")
     conditions: tuple[Condition, ...] = Field(
-        default=(), description="Admitted and Succeeded.", json_schema_extra=list_map("type")
+        default=(),
+        description="Admitted, of a Run written by hand, and Succeeded, once it has ended.",
+        json_schema_extra=list_map("type"),
     )
 
 

@@ -32,16 +32,18 @@ def read_environment(env: Mapping[str, str]) -> ServerSettings:
     """The settings in RUNYARD_* variables. Raises ValueError with one sentence that names the variable."""
     return ServerSettings(
         app=Settings(
-            auth=_auth(env.get("RUNYARD_AUTH", "api-key")),
+            auth=_auth(env.get("RUNYARD_AUTH", Settings.auth)),
             cors_origins=_origins(env.get("RUNYARD_CORS_ORIGINS", "*")),
-            heartbeat_seconds=_number(env, "RUNYARD_HEARTBEAT_SECONDS", "5", low=0.1, high=60),
+            heartbeat_seconds=_number(env, "RUNYARD_HEARTBEAT_SECONDS", Settings.heartbeat_seconds, low=0.1, high=60),
             # Those who wait for an end look at the row every 15 s at the latest, and must find it.
-            temporary_thread_seconds=_number(env, "RUNYARD_TEMPORARY_THREAD_SECONDS", "60", low=30, high=86400),
+            temporary_thread_seconds=_number(
+                env, "RUNYARD_TEMPORARY_THREAD_SECONDS", Settings.temporary_thread_seconds, low=30, high=86400
+            ),
         ),
         database_url=_required(env, "RUNYARD_DATABASE_URL"),
         agents_namespace=_required(env, "RUNYARD_AGENTS_NAMESPACE"),
         token_key_file=_required(env, "RUNYARD_TOKEN_KEY_FILE"),
-        port=int(_number(env, "RUNYARD_PORT", "8000", low=1, high=65535)),
+        port=int(_number(env, "RUNYARD_PORT", ServerSettings.port, low=1, high=65535)),
     )
 
 
@@ -67,8 +69,8 @@ def _origins(value: str) -> tuple[str, ...]:
     return origins
 
 
-def _number(env: Mapping[str, str], name: str, default: str, *, low: float, high: float) -> float:
-    text = env.get(name, default)
+def _number(env: Mapping[str, str], name: str, default: float, *, low: float, high: float) -> float:
+    text = env.get(name, str(default))
     try:
         value = float(text)
     except ValueError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from runyard_api.agent import RunDefaults
 from runyard_api.names import RUNTIME_PORT
 
 
@@ -33,9 +34,9 @@ class Settings:
     port: int = RUNTIME_PORT
     token_sha256: str | None = None
     pod_name: str = field(default_factory=lambda: os.uname().nodename)
-    recursion_limit: int = 25
-    drain_seconds: float = 60.0
-    stop_grace_seconds: float = 30.0
+    recursion_limit: int = RunDefaults().recursion_limit
+    drain_seconds: float = 60
+    stop_grace_seconds: float = 30
     termination_log: Path | None = None
     pool_size: int = 10
 
@@ -48,17 +49,21 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
         raise BadSetting("RUNYARD_TOKEN_SHA256 must be the SHA-256 of the pod's token as 64 hex digits")
     return Settings(
         database_url=_required(env, "RUNYARD_DATABASE_URL"),
-        config=Path(env.get("RUNYARD_CONFIG", "langgraph.json")),
+        config=Path(env.get("RUNYARD_CONFIG", Settings.config)),
         graphs=_graphs(env),
-        slots=_integer(env, "RUNYARD_SLOTS", default=10, lowest=1, highest=1000),
-        port=_integer(env, "RUNYARD_PORT", default=RUNTIME_PORT, lowest=1, highest=65535),
+        slots=_integer(env, "RUNYARD_SLOTS", default=Settings.slots, lowest=1, highest=1000),
+        port=_integer(env, "RUNYARD_PORT", default=Settings.port, lowest=1, highest=65535),
         token_sha256=token,
         pod_name=env.get("RUNYARD_POD_NAME") or os.uname().nodename,
-        recursion_limit=_integer(env, "RUNYARD_RECURSION_LIMIT", default=25, lowest=1, highest=1_000_000),
-        drain_seconds=_integer(env, "RUNYARD_DRAIN_SECONDS", default=60, lowest=0, highest=86_400),
-        stop_grace_seconds=_integer(env, "RUNYARD_STOP_GRACE_SECONDS", default=30, lowest=0, highest=86_400),
+        recursion_limit=_integer(
+            env, "RUNYARD_RECURSION_LIMIT", default=Settings.recursion_limit, lowest=1, highest=1_000_000
+        ),
+        drain_seconds=_integer(env, "RUNYARD_DRAIN_SECONDS", default=Settings.drain_seconds, lowest=0, highest=86_400),
+        stop_grace_seconds=_integer(
+            env, "RUNYARD_STOP_GRACE_SECONDS", default=Settings.stop_grace_seconds, lowest=0, highest=86_400
+        ),
         termination_log=log,
-        pool_size=_integer(env, "RUNYARD_POOL_SIZE", default=10, lowest=1, highest=100),
+        pool_size=_integer(env, "RUNYARD_POOL_SIZE", default=Settings.pool_size, lowest=1, highest=100),
     )
 
 
@@ -68,8 +73,8 @@ def _required(env: Mapping[str, str], name: str) -> str:
     return env[name]
 
 
-def _integer(env: Mapping[str, str], name: str, *, default: int, lowest: int, highest: int) -> int:
-    text = env.get(name) or str(default)
+def _integer(env: Mapping[str, str], name: str, *, default: float, lowest: int, highest: int) -> int:
+    text = env.get(name) or f"{default:.0f}"
     if not text.isdecimal() or not lowest <= int(text) <= highest:
         raise BadSetting(f"{name} must be a whole number from {lowest} to {highest}, not {text[:40]!r}")
     return int(text)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from runyard_api.agent import RunDefaults
 from runyard_api.conditions import RunReason
 from runyard_api.errors import Early, Held, NoSlot, NotFound, RunyardError, Stale, Unavailable
 from runyard_api.internal import RunError, RunHeld, RunStart, StatusMessage
@@ -28,7 +29,7 @@ from runyard_store.runs import RunRow
 log = structlog.get_logger()
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds until a thread is looked at again after the first, second, … failure in a row."""
-MAX_FAILURES = 3
+MAX_FAILURES = RunDefaults().max_failures
 """The default of an Agent's `runDefaults.maxFailures`."""
 
 

@@ -5,9 +5,10 @@ runs on the graph loop. User code runs inside.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import structlog
 from langchain_core.runnables import RunnableConfig
@@ -198,15 +199,13 @@ class Execution:
             "control": self._control,
             "subgraphs": payload.stream_subgraphs,
         }
-        parts = graph.astream(None if self._assignment.resume else graph_input(payload), config, **options)
-        if payload.stream_subgraphs:
-            async for ns, mode, data in parts:
+        stream = graph.astream(None if self._assignment.resume else graph_input(payload), config, **options)
+        async with aclosing(cast(AsyncGenerator[Any, None], stream)) as parts:
+            async for part in parts:
+                if self._stop is not None:
+                    raise asyncio.CancelledError("user code has swallowed the first one")
+                ns, mode, data = part if payload.stream_subgraphs else ((), *part)
                 self._part(tuple(ns), mode, data)
-                if self._emitter.behind:
-                    await self._emitter.room()
-        else:
-            async for mode, data in parts:
-                self._part((), mode, data)
                 if self._emitter.behind:
                     await self._emitter.room()
 

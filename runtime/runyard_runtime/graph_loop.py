@@ -107,6 +107,14 @@ class GraphLoop:
         """Runs a coroutine on the graph loop and waits for it on the calling loop; cancelling the wait cancels it."""
         return await asyncio.wrap_future(self.submit(work))
 
+    async def finish(self, work: Coroutine[Any, Any, object], patience: float) -> None:
+        """Runs the loop's last coroutine, for at most `patience` seconds: a graph may block the loop for ever."""
+        try:
+            async with asyncio.timeout(patience):
+                await self.run(work)
+        except TimeoutError:
+            _log.warning("a graph blocks the graph loop, what is open there stays open")
+
     def call(self, function: Callable[..., object], *args: Any) -> None:
         """Calls a function soon on the graph loop, from any thread; nothing happens once the loop has ended."""
         if not self._loop.is_closed():

@@ -31,6 +31,7 @@ from runyard_store.database import Database
 
 _log = structlog.get_logger(__name__)
 _LAST_STOP_SECONDS = 10.0
+_CLOSE_SECONDS = 2.0
 _SWITCH_SECONDS = 0.001
 
 
@@ -94,7 +95,7 @@ class Runtime:
         self._hub.close()
         engine = self._engine
         if engine.graph_loop.alive:
-            await engine.graph_loop.run(engine.checkpointers.close())
+            await engine.graph_loop.finish(engine.checkpointers.close(), _CLOSE_SECONDS)
         await engine.graph_loop.stop()
 
     async def _all_over(self, seconds: float) -> None:

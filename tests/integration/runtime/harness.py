@@ -1,5 +1,6 @@
 """The real runtime on a unix socket, driven through RuntimeClient, and what tests do with runs."""
 
+import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, StartAnswer,
 from runyard_runtime.runtime import Runtime, start_runtime
 from runyard_runtime.serve import serve
 from runyard_runtime.settings import Settings
+from runyard_store import event_log
 from runyard_store.database import Database, open_database
 from runyard_store.runs import NewRun, RunRow, create_run, get_run
 from runyard_store.threads import ThreadRow, get_thread
@@ -73,6 +75,11 @@ class Pod:
 
     async def state(self, run: RunRow) -> dict[str, Any]:
         return await self.client.state(run.thread_id, StateQuery(graph_id=run.graph_id))
+
+    async def until_logged(self, run: RunRow) -> None:
+        """Waits until the log has something of the run: what a lost attempt hasn't logged yet is lost with it."""
+        while not await event_log.read(self.db, run.run_id, None):
+            await asyncio.sleep(0.01)
 
     async def until_event(self, run: RunRow, mode: str, containing: bytes = b"") -> None:
         """Waits until the run has emitted such an event."""

@@ -170,6 +170,7 @@ async def test_a_newer_attempt_elsewhere_fences_the_old_one(pod: Pod, tmp_path: 
     run = await pod.create("gated", input={"log": [], "gate": str(gate)}, stream_mode=["updates"])
     await pod.start(run)
     await pod.until_event(run, "updates", b'"a"')
+    await pod.until_logged(run)
     async with started_pod(pod.settings.database_url, tmp_path) as other:
         assert (await other.start(run, attempt=2)).started
         gate.touch()

@@ -9,7 +9,7 @@ from tests.integration.runtime.harness import Ended, Pod
 from runyard_api.errors import BadRequest, NotFound
 from runyard_api.internal import HistoryQuery, StateUpdate
 from runyard_api.payload import Command, Send
-from runyard_api.states import RunState, ThreadState
+from runyard_api.states import CancelAction, RunState, ThreadState
 
 ERRORS = {
     "base_exception": {"error": "BaseException", "message": "not an Exception"},
@@ -35,6 +35,16 @@ async def test_whatever_a_node_raises_is_its_runs_error_and_no_other_runs(pod: P
 async def test_a_node_that_stops_the_loop_stops_nothing(pod: Pod) -> None:
     assert (await pod.run("stops_loop", input={"log": []})).thread.values["log"] == ["stopped"]
     assert (await pod.run("steps", input={"log": []})).run.status is RunState.SUCCESS
+
+
+async def test_a_node_that_swallows_its_cancellation_is_the_last_one(pod: Pod) -> None:
+    run = await pod.create("swallows_cancel", input={"log": []}, stream_mode=["values", "custom"])
+    await pod.start(run)
+    await pod.until_event(run, "custom")
+    await pod.client.cancel(run.run_id, CancelAction.INTERRUPT)
+    ended = await pod.end_of(run)
+    assert ended.run.status is RunState.INTERRUPTED
+    assert "went on" not in ended.thread.values["log"]
 
 
 async def test_interrupts_of_parallel_nodes_come_together_and_are_answered_one_by_one(pod: Pod) -> None:

@@ -1,9 +1,11 @@
 """Graphs that do what no graph should: the runtime must end their runs with the error's class and go on."""
 
 import asyncio
+import contextlib
 import operator
 from typing import Annotated, Any, TypedDict
 
+from langgraph.config import get_stream_writer
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
@@ -50,6 +52,17 @@ async def _half_a_character(state: State) -> State:
     raise ValueError("a\ud800b\x00c")
 
 
+async def _swallow(state: State) -> State:
+    get_stream_writer()("deaf")
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+    return {"log": ["swallowed"]}
+
+
+async def _say(state: State) -> State:
+    return {"log": ["went on"]}
+
+
 def _asks(question: str) -> Any:
     async def node(state: State) -> State:
         return {"log": [interrupt(question)]}
@@ -75,4 +88,6 @@ cancels_itself = _one(_cancel_itself)
 stops_loop = _one(_stop_loop)
 unsayable = _one(_unsayable)
 half_a_character = _one(_half_a_character)
+swallows_cancel = StateGraph(State).add_node("swallow", _swallow).add_node("say", _say)
+swallows_cancel.add_edge(START, "swallow").add_edge("swallow", "say")
 asks_twice = _two(_asks("a?"), _asks("b?"))

@@ -1,6 +1,5 @@
 """The whole walk of a run: gateway, API server, operator, agent pods and Postgres; only nodes are played."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -96,11 +95,7 @@ async def test_cancel_and_reject_reach_through_the_cluster(place: Place, url: st
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         body = {"assistant_id": "echo", "input": {"log": []}, "multitask_strategy": "reject"}
         assert (await http.post(f"/threads/{thread}/runs", json=body)).status_code == 409
-        cancelling = asyncio.create_task(http.post(f"/threads/{thread}/runs/{run['run_id']}/cancel?wait=1"))
-        stopped = await place.until_run(run["run_id"], lambda seen: seen.spec.cancel is not None)
-        assert stopped.spec.cancel is not None
-        gate.touch()
-        answer = await cancelling
+        answer = await http.post(f"/threads/{thread}/runs/{run['run_id']}/cancel?wait=1")
     assert (answer.status_code, answer.json()) == (200, {})
     assert (await sdk.runs.get(thread, run["run_id"]))["status"] == "interrupted"
 

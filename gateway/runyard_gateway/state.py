@@ -37,7 +37,10 @@ class ThreadStates:
         self._db, self._runs = db, runs
 
     async def current(self, thread: ThreadRow, *, subgraphs: bool) -> dict[str, Any]:
-        """The newest state. While a run is at work its pod is asked; raises Unavailable only for `subgraphs`."""
+        """The newest state. While a run is at work its pod is asked; raises Unavailable only for `subgraphs` and where
+        the row doesn't know the head."""
+        if thread.head_unknown:
+            return await self._ask(thread, None, subgraphs=subgraphs) or self._resting(thread)
         if thread.status is ThreadState.BUSY and not subgraphs:
             return await self._live(thread) or self._resting(thread)
         if not subgraphs or (thread.head is None and thread.status is not ThreadState.BUSY):

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard_api.errors import NotFound
 from runyard_api.states import ThreadState
-from runyard_store.rows import RunRow, ThreadRow, resting_status, run_row, thread_row
+from runyard_store.rows import UNKNOWN_HEAD, RunRow, ThreadRow, resting_status, run_row, thread_row
 from runyard_store.tables import event_batches, runs, thread_leases, threads
 
 
@@ -40,9 +40,17 @@ async def fence_out(connection: AsyncConnection, run: RunRow) -> None:
 
 
 async def leave_thread(
-    connection: AsyncConnection, thread: ThreadRow, error: dict[str, str] | None, now: datetime
+    connection: AsyncConnection,
+    thread: ThreadRow,
+    error: dict[str, str] | None,
+    now: datetime,
+    *,
+    head_unknown: bool = False,
 ) -> None:
-    """One unfinished run less; without any left, the thread rests as its last run left it, or in `error`."""
+    """One unfinished run less; without any left, the thread rests as its last run left it, or in `error`.
+
+    `head_unknown`: the run may have written checkpoints that the row doesn't show, so only a pod can tell the state.
+    """
     left = thread.unfinished - 1
     thread = replace(thread, error=error or thread.error)
     await connection.execute(
@@ -52,6 +60,7 @@ async def leave_thread(
             unfinished=left,
             status=ThreadState.BUSY if left else resting_status(thread),
             error=thread.error,
+            head=UNKNOWN_HEAD if head_unknown else thread.head,
             updated_at=now,
         )
     )

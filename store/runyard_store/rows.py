@@ -7,12 +7,16 @@ from typing import Any
 
 from runyard_api.states import CancelAction, RunState, Strategy, ThreadState
 
+UNKNOWN_HEAD: dict[str, Any] = {}
+"""As a thread's head: there are checkpoints that the row may not show."""
+
 
 @dataclass(frozen=True, slots=True)
 class ThreadRow:
     """One thread. `values` is None before the first run; `interrupts` maps a task id to its list of interrupts;
-    `head` is the head ThreadState as the API serves it (None: no checkpoint yet); `error` is {error, message};
-    `unfinished` counts its pending and running runs, `run_seq` is the newest run's sequence (0: none)."""
+    `head` is the head ThreadState as the API serves it (None: no checkpoint yet; UNKNOWN_HEAD: a run ended without its
+    pod, and `values` and `interrupts` may be older than its checkpoints too); `error` is {error, message}; `unfinished`
+    counts its pending and running runs, `run_seq` is the newest run's sequence (0: none)."""
 
     thread_id: str
     user_id: str
@@ -29,6 +33,10 @@ class ThreadRow:
     graph_id: str | None
     run_seq: int
     unfinished: int
+
+    @property
+    def head_unknown(self) -> bool:
+        return self.head == UNKNOWN_HEAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ async def request_cancel(db: Database, run_id: str, action: CancelAction, reason
 async def finish_unheld(
     db: Database, run_id: str, state: RunState, error: dict[str, str] | None, now: datetime
 ) -> RunRow:
-    """Ends a run that no runtime holds, fences out one that might, and puts the thread's status back.
+    """Ends a run that no runtime holds, fences out one that might, and puts the thread's status back. If a runtime
+    executed it before, the thread's head is unknown from here on.
 
     Returns the row as it is then: the first terminal write wins, so its state may be another. Raises NotFound,
     Unavailable.
@@ -176,7 +177,7 @@ async def finish_unheld(
         ended = {"status": state, "error": error, "updated_at": now, "ended_at": now}
         await connection.execute(update(runs).where(runs.c.run_id == run_id).values(ended))
         failed = error if state in (RunState.ERROR, RunState.TIMEOUT) else None
-        await leave_thread(connection, thread, failed, now)
+        await leave_thread(connection, thread, failed, now, head_unknown=run.attempt > 0)
     return replace(run, status=state, error=error, updated_at=now, ended_at=now)
 
 

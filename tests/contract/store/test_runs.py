@@ -200,6 +200,43 @@ async def test_an_unheld_end_fences_out_a_runtime_that_still_holds_the_run(db: D
     assert (await get_thread(db, run.thread_id)).unfinished == 0
 
 
+async def test_an_unheld_end_after_an_attempt_leaves_the_head_unknown_until_the_next_end(db: Database) -> None:
+    first = await stored_run(db)
+    await finish_run(db, finish_of(await claimed(db, first)))
+    lost = await stored_run(db, first.thread_id)
+    await claimed(db, lost)
+    await runs.finish_unheld(db, lost.run_id, RunState.INTERRUPTED, None, later(3))
+    thread = await get_thread(db, first.thread_id)
+    assert (thread.head_unknown, thread.status) == (True, ThreadState.IDLE)
+    last = await stored_run(db, first.thread_id)
+    await finish_run(db, finish_of(await claimed(db, last)))
+    thread = await get_thread(db, first.thread_id)
+    assert (thread.head_unknown, thread.head) == (False, {"values": {"answer": 42}, "next": []})
+
+
+async def test_an_unheld_end_before_any_attempt_leaves_the_head_as_it_is(db: Database) -> None:
+    fresh = await stored_run(db)
+    await runs.finish_unheld(db, fresh.run_id, RunState.INTERRUPTED, None, NOW)
+    assert (await get_thread(db, fresh.thread_id)).head is None
+    run = await stored_run(db, fresh.thread_id)
+    await finish_run(db, finish_of(await claimed(db, run)))
+    shown = (await get_thread(db, fresh.thread_id)).head
+    queued = await stored_run(db, fresh.thread_id)
+    await runs.finish_unheld(db, queued.run_id, RunState.INTERRUPTED, None, later(3))
+    thread = await get_thread(db, fresh.thread_id)
+    assert (thread.head, thread.head_unknown) == (shown, False)
+
+
+async def test_a_rolled_back_run_leaves_the_head_as_it_was(db: Database) -> None:
+    first = await stored_run(db)
+    await finish_run(db, finish_of(await claimed(db, first)))
+    shown = (await get_thread(db, first.thread_id)).head
+    undone = await stored_run(db, first.thread_id)
+    await claimed(db, undone)
+    await runs.delete_run(db, undone.run_id, later(3))
+    assert (await get_thread(db, first.thread_id)).head == shown
+
+
 async def test_a_deleted_run_is_gone_with_its_events(db: Database) -> None:
     run = await stored_run(db)
     claim = await claimed(db, run)

@@ -78,8 +78,11 @@ class Pod:
 
     async def until_logged(self, run: RunRow) -> None:
         """Waits until the log has something of the run: what a lost attempt hasn't logged yet is lost with it."""
-        while not await event_log.read(self.db, run.run_id, None):
+        for _ in range(1000):
+            if await event_log.read(self.db, run.run_id, None):
+                return
             await asyncio.sleep(0.01)
+        raise AssertionError("the run's events aren't logged")
 
     async def until_event(self, run: RunRow, mode: str, containing: bytes = b"") -> None:
         """Waits until the run has emitted such an event."""

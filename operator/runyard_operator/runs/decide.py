@@ -4,10 +4,9 @@ The order between runs, and what cancels what, is `runyard_api.dispatch.plan_thr
 around it: admission, ends, losses, deadlines, expiry.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from runyard_api.agent import Agent
+from runyard_api.agent import Agent, RunDefaults
 from runyard_api.conditions import RunReason
 from runyard_api.dispatch import SeenRun, plan_thread
 from runyard_api.internal import RunError
@@ -33,8 +32,6 @@ from runyard_operator.runs.model import (
     Wait,
 )
 
-DEFAULT_TTL_SECONDS = 3600
-DEFAULT_MAX_FAILURES = 3
 UNKNOWN_AGENT_SECONDS = 120
 """How long a run waits for an Agent that doesn't exist: the default of `pendingDeadlineSeconds`."""
 
@@ -92,10 +89,7 @@ class _Thread:
 
     def _ttl(self, one: RunSeen) -> int:
         own = one.run.spec.ttl_seconds_after_finished
-        agent = self._agent(one).agent
-        if own is not None:
-            return own
-        return agent.spec.run_defaults.ttl_seconds_after_finished if agent else DEFAULT_TTL_SECONDS
+        return self._defaults(one).ttl_seconds_after_finished if own is None else own
 
     def _admit(self, one: RunSeen) -> None:
         """A hand-written Run gets its row as soon as its graph is known, and never one if that can't be known."""
@@ -118,34 +112,18 @@ class _Thread:
         """Cancels first, then the lowest unfinished run may go to a pod."""
         by_id = {one.run.run_id: one for one in runs}
         plan = plan_thread(_for_planning(one) for one in runs)
-        restoring = self._restoring(by_id, plan.finish)
         for run_id, action in plan.finish:
-            one = by_id[run_id]
-            if run_id != restoring:
-                self.actions.append(EndUnheld(one, _cancelled(action)))
+            self.actions.append(EndUnheld(by_id[run_id], _cancelled(action)))
         for run_id, action in plan.stop:
             one = by_id[run_id]
             if one.lost is None and one.unanswered is None and one.stopping is not action:
                 self.actions.append(Stop(one, action, _cancel_reason(one)))
-        first = restoring or plan.dispatch
-        if first is not None:
-            self._dispatch(by_id[first])
-
-    def _restoring(self, by_id: dict[str, RunSeen], finish: Iterable[tuple[str, CancelAction]]) -> str | None:
-        """The run that must go to a pod once more for its rollback: one that ran before has state to put back.
-
-        Only the lowest unfinished one can claim the thread; the others follow in turn.
-        """
-        lowest = min(by_id.values(), key=lambda one: one.run.sequence or 0, default=None)
-        rolled = {run_id for run_id, action in finish if action is CancelAction.ROLLBACK}
-        if lowest is None or lowest.run.run_id not in rolled or not lowest.used:
-            return None
-        return lowest.run.run_id
+        if plan.dispatch is not None:
+            self._dispatch(by_id[plan.dispatch])
 
     def _dispatch(self, one: RunSeen) -> None:
         agent = self._agent(one)
-        limit = agent.agent.spec.run_defaults.max_failures if agent.agent else DEFAULT_MAX_FAILURES
-        if (one.run.status.failures or 0) >= limit:
+        if (one.run.status.failures or 0) >= self._defaults(one).max_failures:
             message = f"the pod of the run failed {one.run.status.failures} times"
             self.actions.append(EndUnheld(one, _failed(RunReason.TOO_MANY_FAILURES, message)))
         elif agent.hold_until is not None and agent.hold_until > self.now:
@@ -170,6 +148,10 @@ class _Thread:
         error, message = _not_ready(agent)
         reason = RunReason.AGENT_NOT_READY if agent.agent else RunReason.UNKNOWN_AGENT
         return End(RunState.ERROR, RunError(error=error, message=message), reason=reason)
+
+    def _defaults(self, one: RunSeen) -> RunDefaults:
+        agent = self._agent(one).agent
+        return agent.spec.run_defaults if agent else RunDefaults()
 
     def _agent(self, one: RunSeen) -> AgentSeen:
         return self.seen.agents[one.run.spec.agent_name]

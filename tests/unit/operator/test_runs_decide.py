@@ -155,9 +155,13 @@ CASES: dict[str, tuple[Plan, tuple[Any, ...]]] = {
         plan(one := pending(spec=cancel("Rollback"))),
         (EndUnheld(one, ROLLED_BACK),),
     ),
-    "a rolled-back run that ran before goes to a pod once more, which puts the state back": (
-        plan(one := pending(spec=cancel("Rollback"), used=1), pending("r2", 2)),
-        (Dispatch(one, 2),),
+    "a rolled-back run that ran before is undone in its row, and the next one goes out": (
+        plan(one := pending(spec=cancel("Rollback"), used=1), two := pending("r2", 2)),
+        (EndUnheld(one, ROLLED_BACK), Dispatch(two, 1)),
+    ),
+    "a rolled-back run that ran before needs no pod": (
+        plan(one := pending(spec=cancel("Rollback"), used=1), hello=unusable()),
+        (EndUnheld(one, ROLLED_BACK),),
     ),
     "a deleted running run is stopped": (
         plan(one := running(gone=True)),

@@ -27,11 +27,15 @@ async def test_the_openapi_document_shows_bodies_and_errors_are_described(http: 
     assert "requestBody" in paths["/threads/{thread_id}/runs"]["post"]
 
 
-KEYS = {
+KEYS: dict[str, tuple[dict[str, str], int]] = {
     "none": ({}, 401),
     "a wrong one": ({"x-api-key": "nope"}, 401),
     "a wrong bearer": ({"authorization": "Bearer nope"}, 401),
     "another scheme": ({"authorization": "Basic key-of-alice"}, 401),
+    "a very long one": ({"x-api-key": "k" * 50_000}, 401),
+    "one beyond ASCII": ({"x-api-key": "schl\N{LATIN SMALL LETTER U WITH DIAERESIS}ssel"}, 401),
+    "one in other letters": ({"x-api-key": "KEY-OF-ALICE"}, 401),
+    "a wrong one beside the right bearer": ({"x-api-key": "nope", "authorization": "Bearer key-of-alice"}, 401),
     "the right one": ({"x-api-key": "key-of-alice"}, 200),
     "the right bearer": ({"authorization": "Bearer key-of-alice"}, 200),
 }
@@ -39,7 +43,7 @@ KEYS = {
 
 @pytest.mark.parametrize(("headers", "status"), KEYS.values(), ids=KEYS.keys())
 async def test_keys(world: World, headers: dict[str, str], status: int) -> None:
-    async with httpx.AsyncClient(base_url=world.url, headers=headers) as http:
+    async with httpx.AsyncClient(base_url=world.url, headers=httpx.Headers(headers, encoding="utf-8")) as http:
         answer = await http.post("/threads", json={})
     assert answer.status_code == status
     assert status == 200 or set(answer.json()) == {"detail"}

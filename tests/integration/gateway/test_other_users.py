@@ -25,7 +25,8 @@ async def _routes(http: httpx.AsyncClient) -> list[tuple[str, str]]:
 
 async def test_no_route_shows_or_changes_what_belongs_to_another_user(world: World, sdk: LangGraphClient) -> None:
     thread = (await sdk.threads.create(metadata={"secret": SECRET}))["thread_id"]
-    await sdk.runs.wait(thread, "stub", input={"log": [SECRET]}, metadata={"secret": SECRET})
+    secret: dict[str, Any] = {"log": [SECRET]}
+    await sdk.runs.wait(thread, "stub", input=secret, metadata={"secret": SECRET})
     run = (await sdk.runs.list(thread))[0]["run_id"]
     before = await sdk.threads.get(thread)
     checkpoint = (await sdk.threads.get_state(thread))["checkpoint"]["checkpoint_id"]

@@ -4,7 +4,7 @@
 only `on.event` handlers, so no finalizers, no annotations and no patches of its own.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import kopf
@@ -155,6 +155,22 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.queueing.idle_timeout = 1
     settings.queueing.error_delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 60)
     settings.execution.max_workers = 4
+    settings.persistence.diffbase_storage = NothingKept()
+    settings.persistence.progress_storage = kopf.StatusProgressStorage()
+
+
+class NothingKept(kopf.DiffBaseStorage):
+    """The last seen state of an object, which kopf copies and compares for handlers of changes: we have none, and it
+    costs a third of what kopf spends on an event."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        return None
 
 
 def _take(take: Callable[..., None], event: kopf.RawEvent) -> None:

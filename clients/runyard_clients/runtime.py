@@ -1,7 +1,7 @@
 """Client of the runtime's internal API: how the gateway, the operator and the embedded dispatcher talk to an agent pod.
 
-One `RuntimeClient` stands for one endpoint (`http://<pod ip>:8123`, or a unix socket) and borrows an httpx client whose
-connection pool the caller shares among endpoints. Calls `runyard_api.internal` for shapes, nothing else.
+One `RuntimeClient` stands for one endpoint (`http://<pod ip>:8123`, or a unix socket) and borrows an HTTP session whose
+connections the caller shares among endpoints. Calls `runyard_api.internal` for shapes, nothing else.
 """
 
 from collections.abc import AsyncGenerator
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpx
+import aiohttp
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from yarl import URL
 
 from runyard_api.errors import Held, RunyardError, Unavailable, error_for
 from runyard_api.events import Event, EventId
@@ -30,18 +31,25 @@ from runyard_api.internal import (
     StatusMessage,
 )
 from runyard_api.states import CancelAction
-from runyard_clients.transport import PoolingTransport
 
 SOCKET_BASE_URL = "http://runtime"
 """The base URL to use with a client made by `socket_http`: the host only names the peer in logs."""
 
 _PREFIX = "/internal/v1"
-_CALL = httpx.Timeout(10.0, connect=3.0)
-_PING = httpx.Timeout(2.0)
-_START = httpx.Timeout(20.0, connect=3.0)  # the claim may wait 5 s for a clock that is ahead
-_GRAPH = httpx.Timeout(30.0, connect=3.0)  # runs graph code: factories, state of large threads
-_EVENTS = httpx.Timeout(20.0, connect=3.0)  # the server sends an empty line every 5 s
-_STATUS = httpx.Timeout(6.0, connect=3.0)  # the server sends a beat every second
+_IDLE_SECONDS = 30.0
+
+
+def _limits(seconds: float) -> aiohttp.ClientTimeout:
+    """At most so many seconds of silence; a stream may last."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=3.0, sock_read=seconds)
+
+
+_CALL = _limits(10.0)
+_PING = _limits(2.0)
+_START = _limits(20.0)  # the claim may wait 5 s for a clock that is ahead
+_GRAPH = _limits(30.0)  # runs graph code: factories, state of large threads
+_EVENTS = _limits(20.0)  # the server sends an empty line every 5 s
+_STATUS = _limits(6.0)  # the server sends a beat every second
 _Model = TypeVar("_Model", bound=BaseModel)
 _States: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
 
@@ -54,21 +62,34 @@ class StartAnswer:
     run: RunHeld
 
 
-def pooled_http() -> httpx.AsyncClient:
-    """An httpx client to share among all RuntimeClients that reach pods over TCP. The caller closes it."""
-    return httpx.AsyncClient(transport=PoolingTransport(), timeout=_CALL, trust_env=False)
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    content: bytes
 
 
-def socket_http(path: str) -> httpx.AsyncClient:
-    """An httpx client whose every request goes to the unix socket `path`; use it with SOCKET_BASE_URL."""
-    return httpx.AsyncClient(transport=PoolingTransport(uds=path), timeout=_CALL, trust_env=False)
+def pooled_http() -> aiohttp.ClientSession:
+    """A session to share among all RuntimeClients that reach pods over TCP; call it on the loop that uses it.
+
+    Callers bound how much they do at once, so nothing is counted or queued here. The caller closes it.
+    """
+    return _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS))
+
+
+def socket_http(path: str) -> aiohttp.ClientSession:
+    """A session whose every request goes to the unix socket `path`; use it with SOCKET_BASE_URL."""
+    return _session(aiohttp.UnixConnector(path, limit=0, keepalive_timeout=_IDLE_SECONDS))
+
+
+def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class RuntimeClient:
     """The internal API of one agent pod. Every method raises Unavailable when the pod can't be reached or answers 5xx,
     and otherwise the error of runyard_api.errors that the pod named."""
 
-    def __init__(self, base_url: str, *, token: str | None, http: httpx.AsyncClient) -> None:
+    def __init__(self, base_url: str, *, token: str | None, http: aiohttp.ClientSession) -> None:
         self._base = base_url.rstrip("/") + _PREFIX
         self._http = http
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -79,7 +100,7 @@ class RuntimeClient:
         Raises Held (with the holder), Stale, Early, NoSlot, Draining, NotFound (no such row), Unavailable.
         """
         response = await self._call("PUT", f"/runs/{run_id}", body=start, limits=_START)
-        return StartAnswer(response.status_code == 201, _read(response, RunHeld))
+        return StartAnswer(response.status == 201, _read(response, RunHeld))
 
     async def cancel(self, run_id: str, action: CancelAction, reason: str = "") -> None:
         """Asks the pod to stop a run; its end is reported on the status stream. Raises NotFound if it isn't held."""
@@ -158,66 +179,70 @@ class RuntimeClient:
         return _json_object(response)
 
     async def _call(
-        self, method: str, path: str, *, body: BaseModel | None = None, limits: httpx.Timeout = _CALL
-    ) -> httpx.Response:
+        self, method: str, path: str, *, body: BaseModel | None = None, limits: aiohttp.ClientTimeout = _CALL
+    ) -> _Answer:
         content = None if body is None else body.model_dump_json().encode()
         headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
         try:
-            response = await self._http.request(
-                method, self._base + path, content=content, headers=headers, timeout=limits
-            )
-        except httpx.HTTPError as error:
+            async with self._http.request(
+                method, self._url(path), data=content, headers=headers, timeout=limits
+            ) as response:
+                answer = _Answer(response.status, await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
-        if response.is_success:
-            return response
-        raise _error_of(response)
+        if answer.status < 300:
+            return answer
+        raise _error_of(answer)
 
     async def _lines(
-        self, path: str, params: dict[str, str], limits: httpx.Timeout
+        self, path: str, params: dict[str, str], limits: aiohttp.ClientTimeout
     ) -> AsyncGenerator[list[bytes], None]:
         """Complete lines as they arrive, those of one chunk together.
 
-        Split by hand: httpx's line iterator decodes and also splits at U+2028, which JSON may hold unescaped.
+        Split by hand: the reader's own lines have a limit, and a line here may be megabytes.
         """
         try:
-            async with self._http.stream(
-                "GET", self._base + path, params=params, headers=self._headers, timeout=limits
+            async with self._http.get(
+                self._url(path), params=params, headers=self._headers, timeout=limits
             ) as response:
-                if not response.is_success:
-                    await response.aread()
-                    raise _error_of(response)
+                if response.status >= 300:
+                    raise _error_of(_Answer(response.status, await response.read()))
                 rest = b""
-                async for chunk in response.aiter_raw():
+                async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     if lines:
                         yield lines
-        except httpx.HTTPError as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
+
+    def _url(self, path: str) -> URL:
+        # Ids are quoted where they are put in; yarl would quote the percent signs again.
+        return URL(self._base + path, encoded=True)
 
 
 def _unreachable(error: Exception) -> Unavailable:
     return Unavailable(f"the agent pod doesn't answer ({type(error).__name__})")
 
 
-def _error_of(response: httpx.Response) -> RunyardError:
+def _error_of(response: _Answer) -> RunyardError:
     try:
         body = ErrorBody.model_validate_json(response.content)
     except ValidationError:
-        return error_for(response.status_code, "", f"the agent pod answered {response.status_code}")
-    error = error_for(response.status_code, body.reason, body.detail)
+        return error_for(response.status, "", f"the agent pod answered {response.status}")
+    error = error_for(response.status, body.reason, body.detail)
     if isinstance(error, Held):
         error.holder = body.holder
     return error
 
 
-def _read(response: httpx.Response, model: type[_Model]) -> _Model:
+def _read(response: _Answer, model: type[_Model]) -> _Model:
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
         raise Unavailable(f"the agent pod answered with something that is no {model.__name__}") from error
 
 
-def _json_object(response: httpx.Response) -> dict[str, Any]:
+def _json_object(response: _Answer) -> dict[str, Any]:
     try:
         value = orjson.loads(response.content)
     except orjson.JSONDecodeError as error:

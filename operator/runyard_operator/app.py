@@ -5,7 +5,7 @@ start-up and clean-up handlers (`feed.register`), because kopf cancels whatever 
 import asyncio
 from dataclasses import dataclass, field
 
-import httpx
+import aiohttp
 import structlog
 
 from runyard_api.errors import Unavailable
@@ -40,7 +40,7 @@ class Operator:
     settings: Settings
     _feed: Feed | None = None
     _closing: list[KubeClient | Database] = field(default_factory=list)
-    _http: httpx.AsyncClient | None = None
+    _http: aiohttp.ClientSession | None = None
     _probes: asyncio.Server | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -87,13 +87,13 @@ class Operator:
         if self._probes is not None:
             self._probes.close()
         if self._http is not None:
-            await self._http.aclose()
+            await self._http.close()
         for one in self._closing:
             await one.close()
         log.info("operator stopped")
 
 
-def build_world(settings: Settings, cluster: Cluster, rows: Rows, http: httpx.AsyncClient) -> World:
+def build_world(settings: Settings, cluster: Cluster, rows: Rows, http: aiohttp.ClientSession) -> World:
     """Everything the reconciles share, wired together; nothing runs yet."""
     agents: dict[Key, AgentMemory] = {}
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import httpx
+import aiohttp
 import structlog
 
 from runyard_api.crd import Manifest
@@ -41,7 +41,7 @@ class Cluster:
     """What KubeRuns is given: the Agents' namespace, the key of pod tokens, and open clients that it won't close."""
 
     kube: KubeClient
-    http: httpx.AsyncClient
+    http: aiohttp.ClientSession
     db: Database
     namespace: str
     token_key: bytes

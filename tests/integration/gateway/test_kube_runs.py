@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import aiohttp
 import pytest
 from tests.support.manifests import agent, hand_written_run
 from tests.support.store_rows import new_run, stored_run
@@ -31,13 +31,13 @@ def now() -> datetime:
 
 
 @pytest.fixture
-async def pods() -> AsyncIterator[httpx.AsyncClient]:
+async def pods() -> AsyncIterator[aiohttp.ClientSession]:
     async with pooled_http() as client:
         yield client
 
 
 @pytest.fixture
-async def runs(kube: KubeClient, namespace: str, db: Database, pods: httpx.AsyncClient) -> AsyncIterator[KubeRuns]:
+async def runs(kube: KubeClient, namespace: str, db: Database, pods: aiohttp.ClientSession) -> AsyncIterator[KubeRuns]:
     world = KubeRuns(Cluster(kube, pods, db, namespace, KEY, now))
     world.start()
     yield world
@@ -149,7 +149,7 @@ async def test_a_watch_ends_when_the_object_is_deleted_and_hand_written_runs_are
 
 
 async def test_agents_are_unknown_until_they_were_listed(
-    kube: KubeClient, namespace: str, db: Database, pods: httpx.AsyncClient
+    kube: KubeClient, namespace: str, db: Database, pods: aiohttp.ClientSession
 ) -> None:
     world = KubeRuns(Cluster(kube, pods, db, namespace, KEY, now))
     with pytest.raises(Unavailable):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 from tests.integration.runtime.harness import PROJECT, Pod, started_pod
@@ -138,11 +139,11 @@ async def test_a_wrong_token_opens_nothing_but_health(sqlite_template: Path, tmp
     runtime = await start_runtime(settings, db)
     server = await serve(runtime.app, port=port, host="127.0.0.1")
     base = f"http://127.0.0.1:{port}"
-    async with pooled_http() as http:
+    async with pooled_http() as pooled, httpx.AsyncClient() as http:
         for token in (None, "wrong"):
             with pytest.raises(Unauthenticated):
-                await RuntimeClient(base, token=token, http=http).ping()
-        assert (await RuntimeClient(base, token=TOKEN, http=http).ping()).kind == "snapshot"
+                await RuntimeClient(base, token=token, http=pooled).ping()
+        assert (await RuntimeClient(base, token=TOKEN, http=pooled).ping()).kind == "snapshot"
         assert (await http.get(f"{base}/healthz")).json() == {"ok": True}
         unknown = await http.get(f"{base}/internal/v1/nothing", headers=AUTHORIZED)
         assert (unknown.status_code, unknown.json()["reason"]) == (404, "NotFound")

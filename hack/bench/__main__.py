@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 from hack.bench import bare
 from hack.bench.api_writes import writes
 from hack.bench.load import Gateway
@@ -20,6 +22,7 @@ from rich.table import Table
 from tests.e2e.servers import RELEASE, Cluster, Server, embedded, install
 
 CONCURRENCIES = (10, 50)
+FLOOR_DATABASE = "bench_floor"
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,15 @@ def cluster_target() -> Iterator[Target]:
 
 
 def _floor_database(cluster: Cluster) -> str:
+    """A new database on the bundled Postgres, by its owner; returns its URL."""
     secret = cluster.get("secret", f"{RELEASE}-database", RELEASE)["data"]
-    url = base64.b64decode(secret["url"]).decode()
+    owner = urlsplit(base64.b64decode(secret["owner-url"]).decode())
     service = cluster.get("service", f"{RELEASE}-postgres", RELEASE)["spec"]["clusterIP"]
-    return url.replace(f"{RELEASE}-postgres", service, 1)
+    server = owner._replace(netloc=owner.netloc.replace(owner.hostname or "", service))
+    with psycopg.connect(server.geturl(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {FLOOR_DATABASE} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {FLOOR_DATABASE}")
+    return server._replace(path=f"/{FLOOR_DATABASE}").geturl()
 
 
 def show(console: Console, target: Target, figures: list[Figure]) -> None:

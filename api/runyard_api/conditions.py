@@ -20,9 +20,10 @@ class ConditionType(StrEnum):
     GRAPH_CONFLICT = "GraphConflict"
     """Agent: an older Agent serves a graph of the same id; only there when it is so."""
     ADMITTED = "Admitted"
-    """Run written by hand: whether it got a row, a sequence and a place in its thread's queue."""
+    """Run: whether it got a row, a sequence and a place in its thread's queue. Of a Run that the gateway made it is
+    written as soon as a pod executes it or it ends."""
     SUCCEEDED = "Succeeded"
-    """Run: there once it has ended, True or False."""
+    """Run: Unknown while a pod executes it, True or False once it has ended."""
 
 
 class ConditionStatus(StrEnum):

@@ -207,7 +207,8 @@ class RunStatus(CrdModel):
     error: RunErrorStatus | None = Field(default=None, description="Absent: no failure.")
     conditions: tuple[Condition, ...] = Field(
         default=(),
-        description="Admitted, of a Run written by hand, and Succeeded, once it has ended.",
+        description="Admitted: whether it has its place in the thread's order. Succeeded: Unknown from when a pod "
+        "executes it, True or False once it has ended.",
         json_schema_extra=list_map("type"),
     )
 

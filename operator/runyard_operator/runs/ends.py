@@ -75,7 +75,7 @@ async def record_loss(world: World, action: RecordLoss) -> None:
         world.memory.unbind_deleted(thread_of(run), run)
     else:
         failures = (run.status.failures or 0) + int(action.lost.failure)
-        await objects.patch(world, run, status.unbound(attempt, failures))
+        await objects.patch(world, run, status.unbound(run, attempt, failures, world.now()))
         await objects.tell(world, run, "PodLost", f"attempt {attempt}: {action.lost.message}", warning=True)
     memory = world.memory.of(run.run_id)
     memory.unanswered, memory.used, memory.stopping = None, attempt, None

@@ -34,8 +34,7 @@ class Binding:
 
 def admitted(run: Run, sequence: int, now: datetime) -> Manifest:
     """A hand-written Run has its place."""
-    conditions = set_condition(run.status.conditions, ConditionType.ADMITTED, True, reason=RunReason.ACCEPTED, now=now)
-    return {"sequence": sequence, "conditions": _json(conditions)}
+    return {"sequence": sequence, "conditions": _json(_accepted(run, now))}
 
 
 def refused(run: Run, reason: RunReason, message: str, now: datetime) -> Manifest:
@@ -55,18 +54,24 @@ def refused(run: Run, reason: RunReason, message: str, now: datetime) -> Manifes
 
 def running(run: Run, binding: Binding, started: datetime) -> Manifest:
     """A pod executes the run; `started` is when its first attempt began."""
+    began = run.status.start_time or started
+    conditions = set_condition(
+        _accepted(run, began), ConditionType.SUCCEEDED, None, reason=RunReason.RUNNING, now=began
+    )
     return {
         "state": RunState.RUNNING.value,
         "podName": binding.pod,
         "podNonce": binding.nonce,
         "endpoint": binding.endpoint,
         "attempt": binding.attempt,
-        "startTime": format_time(run.status.start_time or started),
+        "startTime": format_time(began),
+        "conditions": _json(conditions),
     }
 
 
-def unbound(attempt: int, failures: int) -> Manifest:
+def unbound(run: Run, attempt: int, failures: int, now: datetime) -> Manifest:
     """The run's pod is lost; `attempt` is the one that ended with it."""
+    conditions = set_condition(_accepted(run, now), ConditionType.SUCCEEDED, None, reason=RunReason.PENDING, now=now)
     return {
         "state": RunState.PENDING.value,
         "podName": None,
@@ -74,6 +79,7 @@ def unbound(attempt: int, failures: int) -> Manifest:
         "endpoint": None,
         "attempt": attempt,
         "failures": failures,
+        "conditions": _json(conditions),
     }
 
 
@@ -83,7 +89,7 @@ def ended(run: Run, end: End, *, started: datetime | None, now: datetime) -> Man
     message = end.error.message if end.error else ""
     succeeded = end.state is RunState.SUCCESS
     conditions = set_condition(
-        run.status.conditions, ConditionType.SUCCEEDED, succeeded, reason=reason, message=message, now=now
+        _accepted(run, started or now), ConditionType.SUCCEEDED, succeeded, reason=reason, message=message, now=now
     )
     patch: Manifest = {
         "state": end.state.value,
@@ -108,6 +114,11 @@ _REASONS = {
     RunState.TIMEOUT: RunReason.TIMED_OUT,
     RunState.INTERRUPTED: RunReason.CANCELLED,
 }
+
+
+def _accepted(run: Run, now: datetime) -> tuple[Condition, ...]:
+    """The run's conditions with Admitted, which the gateway's Runs have from the first patch they get anyway."""
+    return set_condition(run.status.conditions, ConditionType.ADMITTED, True, reason=RunReason.ACCEPTED, now=now)
 
 
 def _error(error: RunError) -> Manifest:

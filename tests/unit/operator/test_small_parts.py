@@ -7,6 +7,7 @@ import pytest
 from tests.unit.operator.builders import NAMESPACE, NOW, THREAD, ago, run
 
 from runyard_api.conditions import RunReason
+from runyard_api.crd import Manifest, format_time
 from runyard_api.internal import RunError
 from runyard_api.run import Run
 from runyard_api.states import RunState
@@ -108,7 +109,7 @@ def test_the_terminal_patch_says_when_how_long_and_whether_it_succeeded() -> Non
     assert patch["state"] == "success"
     assert patch["duration"] == "3.2s"
     assert patch["completionTime"] == "2026-01-31T12:00:00Z"
-    assert [(c["type"], c["status"], c["reason"]) for c in patch["conditions"]] == [("Succeeded", "True", "Completed")]
+    assert said(patch) == [("Admitted", "True", "Accepted"), ("Succeeded", "True", "Completed")]
     assert "error" not in patch
 
 
@@ -117,13 +118,29 @@ def test_a_run_that_never_began_has_no_duration() -> None:
     patch = status.ended(run(), end, started=None, now=NOW)
     assert "duration" not in patch
     assert patch["error"] == {"error": "UnknownAgent", "message": "no"}
-    assert patch["conditions"][0]["message"] == "no"
+    assert patch["conditions"][1]["message"] == "no"
 
 
 def test_long_errors_are_cut_to_what_the_schema_takes() -> None:
     end = End(RunState.ERROR, RunError(error="E" * 999, message="m" * 99_999))
     error = status.ended(run(), end, started=NOW, now=NOW)["error"]
     assert (len(error["error"]), len(error["message"])) == (256, 4096)
+
+
+def test_conditions_follow_a_run_that_the_gateway_made() -> None:
+    binding = status.Binding("hello-0", "nonce", "10.0.0.1:8123", 1)
+    began = status.running(run(), binding, ago(5))
+    assert said(began) == [("Admitted", "True", "Accepted"), ("Succeeded", "Unknown", "Running")]
+    lost = status.unbound(run(status=began), 1, 0, NOW)
+    assert said(lost) == [("Admitted", "True", "Accepted"), ("Succeeded", "Unknown", "Pending")]
+    ended = status.ended(run(status=began), End(RunState.SUCCESS), started=ago(5), now=NOW)
+    assert said(ended) == [("Admitted", "True", "Accepted"), ("Succeeded", "True", "Completed")]
+    assert [c["lastTransitionTime"] for c in ended["conditions"]] == [format_time(ago(5)), format_time(NOW)]
+
+
+def said(patch: Manifest) -> list[tuple[str, str, str]]:
+    """The conditions of a patch, in short."""
+    return [(c["type"], c["status"], c["reason"]) for c in patch["conditions"]]
 
 
 def test_admission_keeps_other_conditions_and_refusal_ends_the_run() -> None:

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 StreamMode = Literal["values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints"]
 Durability = Literal["sync", "async", "exit"]
 Breakpoints = Literal["*"] | list[str]
+SMALL_INT = 2**31 - 1
+_RESERVED = frozenset({"thread_id", "run_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"})
 EMPTY_COMMAND = "command: must have at least one of update, resume and goto"
 
 
@@ -32,6 +34,28 @@ class Command(BaseModel):
     def empty(self) -> bool:
         """Whether it says nothing: LangGraph can't run such a command."""
         return self.resume is None and not self.update and not self.goto
+
+
+class RunConfig(BaseModel):
+    """A LangGraph config. Keys beyond these have no meaning in JSON and are passed over."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    tags: list[str] | None = None
+    recursion_limit: int | None = Field(default=None, ge=1, le=SMALL_INT)
+    max_concurrency: int | None = Field(default=None, ge=1, le=SMALL_INT)
+    run_name: str | None = None
+    metadata: dict[str, Any] | None = None
+    configurable: dict[str, Any] | None = None
+
+    def parts(self) -> tuple[dict[str, Any], str | None]:
+        """(the config to store, the checkpoint to fork from): ids and LangGraph's private keys in configurable are the
+        server's and left out."""
+        stored = self.model_dump(exclude_none=True, exclude={"configurable"})
+        given = self.configurable or {}
+        own = {key: value for key, value in given.items() if key not in _RESERVED and not key.startswith("__")}
+        fork = given.get("checkpoint_id")
+        return stored | ({"configurable": own} if own else {}), fork if isinstance(fork, str) and fork else None
 
 
 class RunPayload(BaseModel):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import orjson
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from runyard_api.conditions import Condition
 from runyard_api.crd import (
@@ -29,7 +29,7 @@ from runyard_api.crd import (
 )
 from runyard_api.errors import Invalid
 from runyard_api.names import DEFAULT_USER
-from runyard_api.payload import Command, RunPayload
+from runyard_api.payload import EMPTY_COMMAND, Command, RunConfig, RunPayload
 from runyard_api.spelling import CancelWord, DisconnectWord, DurabilityWord, StrategyWord, StreamWord
 from runyard_api.states import CancelAction, RunState, Strategy
 
@@ -304,19 +304,45 @@ def payload_of(spec: RunSpec) -> RunPayload:
     size = len(orjson.dumps(given.to_json()))
     if size > PAYLOAD_MAX_BYTES:
         raise Invalid(f"spec.payload is {size} bytes of JSON; at most {PAYLOAD_MAX_BYTES} are allowed")
-    try:
-        command = Command.model_validate(given.command.to_json()) if given.command else None
-    except ValueError as error:
-        raise Invalid("spec.payload.command must be {update, resume, goto} as LangGraph's Command has them") from error
+    command = _command(given)
+    config, fork = _config(given)
     return RunPayload(
         input=given.input,
         command=command,
-        config=given.config or {},
+        config=config,
         context=given.context or {},
         metadata=given.metadata or {},
+        checkpoint={"checkpoint_id": fork} if fork else None,
         stream_mode=[word.wire for word in spec.stream_mode],
         durability=spec.durability.wire,
     )
+
+
+def _command(given: PayloadSpec) -> Command | None:
+    if given.command is None:
+        return None
+    if given.input is not None:
+        raise Invalid("spec.payload: input and command can't both be given")
+    try:
+        command = Command.model_validate(given.command.to_json())
+    except ValueError as error:
+        raise Invalid("spec.payload.command must be {update, resume, goto} as LangGraph's Command has them") from error
+    if command.empty:
+        raise Invalid(f"spec.payload.{EMPTY_COMMAND}")
+    return command
+
+
+def _config(given: PayloadSpec) -> tuple[dict[str, Any], str | None]:
+    """The config to store, and the checkpoint to fork from."""
+    try:
+        config, fork = RunConfig.model_validate(given.config or {}).parts()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Invalid(f"spec.payload.config.{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+    if "configurable" in config and given.context:
+        raise Invalid("spec.payload: config.configurable and context can't both be given")
+    return config, fork
 
 
 RUN = KindDefinition(

@@ -9,15 +9,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from runyard_api.payload import Command, Durability
+from runyard_api.payload import SMALL_INT, Command, Durability, RunConfig
 from runyard_api.states import Strategy
 
 WireStreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools"
 ]
 """`tools` is sent by chat UIs that have tool callbacks; it selects nothing here."""
-
-SMALL_INT = 2**31 - 1
 
 
 def _listed(value: object) -> object:
@@ -30,19 +28,6 @@ def _listed(value: object) -> object:
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Config(BaseModel):
-    """A LangGraph config. Keys beyond these have no meaning in JSON and are passed over."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    tags: list[str] | None = None
-    recursion_limit: int | None = Field(default=None, ge=1, le=SMALL_INT)
-    max_concurrency: int | None = Field(default=None, ge=1, le=SMALL_INT)
-    run_name: str | None = None
-    metadata: dict[str, Any] | None = None
-    configurable: dict[str, Any] | None = None
 
 
 class CheckpointRef(BaseModel):
@@ -83,7 +68,7 @@ class RunCreate(_Body):
     input: Any = None
     command: Command | None = None
     metadata: dict[str, Any] | None = None
-    config: _Config | None = None
+    config: RunConfig | None = None
     context: dict[str, Any] | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None

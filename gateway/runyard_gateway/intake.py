@@ -11,8 +11,6 @@ from runyard_api.wire import RunCreate
 from runyard_gateway.assistants import Assistant
 from runyard_store.runs import NewRun
 
-_RESERVED = frozenset({"thread_id", "run_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"})
-
 
 @dataclass(frozen=True)
 class Place:
@@ -72,12 +70,9 @@ def _payload(body: RunCreate) -> RunPayload:
         raise BadRequest("Cannot specify both input and command")
     if body.command is not None and body.command.empty:
         raise Invalid(EMPTY_COMMAND)
-    config = body.config.model_dump(exclude_none=True) if body.config else {}
-    configurable, checkpoint_id = _split_configurable(config.pop("configurable", None) or {})
-    if configurable and body.context:
+    config, checkpoint_id = body.config.parts() if body.config else ({}, None)
+    if "configurable" in config and body.context:
         raise BadRequest("Cannot specify both configurable and context")
-    if configurable:
-        config["configurable"] = configurable
     return RunPayload(
         input=body.input,
         command=body.command,
@@ -91,13 +86,6 @@ def _payload(body: RunCreate) -> RunPayload:
         interrupt_after=body.interrupt_after,
         durability=_durability(body),
     )
-
-
-def _split_configurable(configurable: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """(the user's keys, the checkpoint to fork from): ids and LangGraph's private keys are the server's."""
-    own = {key: value for key, value in configurable.items() if key not in _RESERVED and not key.startswith("__")}
-    checkpoint_id = configurable.get("checkpoint_id")
-    return own, checkpoint_id if isinstance(checkpoint_id, str) and checkpoint_id else None
 
 
 def _checkpoint(body: RunCreate, configured: str | None) -> dict[str, Any] | None:

@@ -56,10 +56,14 @@ class PreRun:
 
 def fork_point(payload: dict[str, Any]) -> str | None:
     """The oldest checkpoint id that a run's payload starts from, None when it goes on from the head."""
-    configurable = payload.get("config", {}).get("configurable") or {}
-    checkpoint = {**configurable, **(payload.get("checkpoint") or {})}
-    ids = [checkpoint.get("checkpoint_id"), *(checkpoint.get("checkpoint_map") or {}).values()]
+    checkpoint = {**_dict(_dict(payload.get("config")).get("configurable")), **_dict(payload.get("checkpoint"))}
+    ids = [checkpoint.get("checkpoint_id"), *_dict(checkpoint.get("checkpoint_map")).values()]
     return min((i for i in ids if isinstance(i, str) and i), default=None)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    """Users' JSON may be anything, and a claim must not fail because of it: it would be tried for ever."""
+    return value if isinstance(value, dict) else {}
 
 
 def checkpoint_ms(checkpoint_id: str | None) -> int | None:

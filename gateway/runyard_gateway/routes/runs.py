@@ -9,8 +9,9 @@ from fastapi import APIRouter, Header, Query, Response
 
 from runyard_api.errors import Invalid, NotFound
 from runyard_api.events import EventId, resume_point
+from runyard_api.payload import SMALL_INT
 from runyard_api.states import CancelAction, RunState
-from runyard_api.wire import SMALL_INT, WireStreamMode
+from runyard_api.wire import WireStreamMode
 from runyard_api.wire_views import RunView
 from runyard_gateway.answers import missing_stream, run_path, stream_answer, wait_answer
 from runyard_gateway.auth import User

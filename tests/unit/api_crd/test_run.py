@@ -1,5 +1,7 @@
 """How a Run is built, and what its readers see in it."""
 
+from typing import Any
+
 import orjson
 import pytest
 from tests.support.manifests import REMOVED, edited, gateway_run, hand_written_run
@@ -118,6 +120,33 @@ def test_a_command_keeps_its_shape() -> None:
 def test_a_command_that_is_none_is_refused_by_name(goto: object) -> None:
     with pytest.raises(Invalid, match=r"spec\.payload\.command must be"):
         payload_of(_as_read(hand_written_run(payload={"command": {"goto": goto}})).spec)
+
+
+SENSELESS: dict[str, tuple[dict[str, Any], str]] = {
+    "a configurable that is none": ({"config": {"configurable": 7}}, "spec.payload.config.configurable: input should"),
+    "a recursion limit below one": ({"config": {"recursion_limit": -5}}, "spec.payload.config.recursion_limit: input"),
+    "tags that are no list": ({"config": {"tags": "abc"}}, "spec.payload.config.tags: input should be a valid list"),
+    "a concurrency that is no number": ({"config": {"max_concurrency": "x"}}, "spec.payload.config.max_concurrency: "),
+    "input beside a command": ({"input": {}, "command": {"resume": 1}}, "spec.payload: input and command can't both"),
+    "a command that says nothing": ({"command": {}}, "spec.payload.command: must have at least one of update, resume"),
+    "configurable beside context": (
+        {"config": {"configurable": {"a": 1}}, "context": {"b": 1}},
+        "spec.payload: config.configurable and context can't both be given",
+    ),
+}
+
+
+@pytest.mark.parametrize(("payload", "words"), SENSELESS.values(), ids=SENSELESS.keys())
+def test_a_payload_without_sense_is_refused_by_name(payload: dict[str, Any], words: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        payload_of(_as_read(hand_written_run(payload=payload)).spec)
+    assert refused.value.detail.startswith(words), refused.value.detail
+
+
+def test_ids_in_configurable_are_the_servers_and_a_checkpoint_is_where_to_fork_from() -> None:
+    configurable = {"user": "u", "thread_id": "x", "checkpoint_id": "c", "checkpoint_map": 7, "__pregel_resuming": True}
+    payload = payload_of(_as_read(hand_written_run(payload={"config": {"configurable": configurable}})).spec)
+    assert (payload.config, payload.checkpoint) == ({"configurable": {"user": "u"}}, {"checkpoint_id": "c"})
 
 
 def test_a_payload_over_16_kib_is_refused_with_both_sizes() -> None:

@@ -68,6 +68,8 @@ def test_a_pre_run_point_survives_json() -> None:
         ({"config": {"configurable": {"checkpoint_id": "b"}}}, "b"),
         ({"checkpoint": {"checkpoint_id": "b", "checkpoint_map": {"": "a", "sub:1": "b"}}}, "a"),
         ({"checkpoint": {"checkpoint_id": 7}}, None),
+        ({"config": {"configurable": 7}}, None),
+        ({"config": {"configurable": {"checkpoint_id": "b", "checkpoint_map": 7}}}, "b"),
     ],
 )
 def test_fork_point(payload: dict[str, Any], want: str | None) -> None:

@@ -1,7 +1,8 @@
 """What the operator last saw of the cluster: trimmed objects of one kind, found by name, uid or a spec field.
 
-Filled by the watches (`feed`), by the answers to our own writes (`runs.apply`, `agents.apply`) and by lists (`sweep`);
-read by the reconciles. Absence here proves nothing: a decision that rests on it is confirmed at the API server.
+Filled by the watches (`feed`), by the answers to our own writes (`runs.objects`, `agents.reconcile`) and by lists
+(`sweep`); read by the reconciles. Absence here proves nothing: a decision that rests on it is confirmed at the API
+server.
 """
 
 from collections import OrderedDict

@@ -88,6 +88,6 @@ def database_keys(pod: dict[str, Any]) -> set[str]:
         variable["valueFrom"]["secretKeyRef"]
         for container in containers(pod)
         for variable in container.get("env", [])
-        if "valueFrom" in variable
+        if "secretKeyRef" in variable.get("valueFrom", {})
     ]
     return {reference["key"] for reference in references if reference["name"] == "runyard-database"}

@@ -134,7 +134,6 @@ def _environment(spec: AgentSpec, identity: PodIdentity, database_secret: str) -
         *({"name": name, "value": value} for name, value in given.items()),
         {"name": "RUNYARD_DATABASE_URL", "valueFrom": secret},
         {"name": "RUNYARD_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        {"name": "RUNYARD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
     ]
 
 

@@ -7,9 +7,10 @@ import structlog
 
 from runyard_api.conditions import RunReason
 from runyard_api.errors import Invalid, NotFound, ThreadBusy
+from runyard_api.internal import RunError
 from runyard_api.names import system_assistant_id
 from runyard_api.run import Run, payload_of
-from runyard_api.states import CancelAction
+from runyard_api.states import CancelAction, RunState
 from runyard_operator.runs import ends, objects, status
 from runyard_operator.runs.model import (
     Action,
@@ -152,6 +153,12 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     if outcome.row_gone:
         await ends.copy_row(world, seen, None)
         return AT_ONCE
+    if outcome.refused is not None:
+        error = RunError(error=outcome.refused.reason, message=outcome.refused.detail)
+        await ends.end_unheld(world, EndUnheld(seen, End(RunState.ERROR, error)))
+        return AT_ONCE
+    if outcome.locked:
+        await _tell_waiting(world, seen, "its pod doesn't take the operator's token")
     if outcome.held is None or outcome.link is None:
         return outcome.again
     held = outcome.held
@@ -163,10 +170,15 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
 
 
 async def _wait(world: World, thread: Key, seen: RunSeen, message: str) -> float | None:
-    """Gives the thread its place in the queue; only a wait that lasts is told in an Event."""
+    """Gives the thread its place in the queue."""
     agent = Key(thread.namespace, seen.run.spec.agent_name)
     world.links.waiting.join(agent, thread)
     world.memory.waits_for[thread] = agent
+    return await _tell_waiting(world, seen, message)
+
+
+async def _tell_waiting(world: World, seen: RunSeen, message: str) -> float | None:
+    """Tells of a wait once it has lasted; returns the seconds until then, or None when it is told."""
     memory = world.memory.of(seen.run.run_id)
     memory.waits_since = memory.waits_since or world.now()
     left = TELL_WAITING_SECONDS - (world.now() - memory.waits_since).total_seconds()

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 
 import structlog
 
-from runyard_api.errors import Draining, Early, Held, NoSlot, NotFound, RunyardError, Stale, Unavailable
+from runyard_api.errors import (
+    BadRequest,
+    Draining,
+    Early,
+    Held,
+    Invalid,
+    NoSlot,
+    NotFound,
+    RunyardError,
+    Stale,
+    Unauthenticated,
+    Unavailable,
+)
 from runyard_api.internal import RunHeld, RunStart
 from runyard_operator.links import PodLink
 from runyard_operator.runs.memory import RunMemory, Unanswered
@@ -23,12 +35,15 @@ log = structlog.get_logger()
 @dataclass(frozen=True)
 class Outcome:
     """What became of a dispatch. `held`: the pod at `link` has it (or knows its end). `wait`: no slot is free.
-    `row_gone`: there is no such run any more. `again`: seconds until the next try; None where nothing else is set."""
+    `row_gone`: there is no such run any more. `refused`: no pod would answer this request otherwise. `locked`: the pod
+    doesn't take our token. `again`: seconds until the next try."""
 
     link: PodLink | None = None
     held: RunHeld | None = None
     wait: bool = False
     row_gone: bool = False
+    refused: RunyardError | None = None
+    locked: bool = False
     again: float | None = None
 
 
@@ -79,6 +94,13 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
         delay = world.memory.retry_in(run_id)
         log.info("pod gave no answer", run=run_id, attempt=action.attempt, pod=link.pod.name, why=silence.detail)
         return Outcome(again=delay)
+    except (BadRequest, Invalid) as refusal:
+        _take_back(world, link, run_id, memory)
+        return Outcome(refused=refusal)
+    except Unauthenticated as refusal:
+        log.warning("pod doesn't take our token", run=run_id, pod=link.pod.name, why=refusal.detail)
+        _take_back(world, link, run_id, memory)
+        return Outcome(locked=True, again=world.memory.retry_in(run_id))
     except RunyardError:
         _take_back(world, link, run_id, memory)
         raise

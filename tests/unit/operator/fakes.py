@@ -14,7 +14,7 @@ from tests.unit.operator.builders import NOW
 
 from runyard_api.admission import admit
 from runyard_api.crd import Manifest, format_time
-from runyard_api.errors import NoSlot, NotFound, Stale, Unavailable
+from runyard_api.errors import NoSlot, NotFound, RunyardError, Stale, Unavailable
 from runyard_api.internal import RunHeld, RunStart, RuntimeInfo, StatusMessage
 from runyard_api.states import CancelAction, RunState
 from runyard_clients.runtime import StartAnswer
@@ -202,6 +202,8 @@ class FakePod:
     dead: bool = False
     answers: bool = True
     """False: a request is carried out, but its answer gets lost."""
+    refusal: RunyardError | None = None
+    """What every request for a run gets instead of an answer."""
     answer_after: float = 0.0
     """Seconds between taking a run and saying so."""
     held: dict[str, RunHeld] = field(default_factory=dict)
@@ -212,6 +214,8 @@ class FakePod:
 
     async def start_run(self, run_id: str, start: RunStart) -> StartAnswer:
         self.chaos.point()
+        if self.refusal is not None:
+            raise self.refusal
         answer = self._claim(run_id, start)
         if self.answer_after:
             await asyncio.sleep(self.answer_after)

@@ -7,6 +7,7 @@ from tests.unit.operator.builders import NAMESPACE
 from tests.unit.operator.stage import Scenario, Stage, on_stage
 
 from runyard_api.conditions import ConditionType, find_condition
+from runyard_api.errors import Invalid, Unauthenticated
 from runyard_api.states import CancelAction, RunState
 from runyard_kube.resources import PODS, RUNS
 from runyard_operator.workqueue import Key
@@ -184,6 +185,41 @@ def test_a_request_without_an_answer_is_repeated_at_the_same_pod() -> None:
     stage = on_stage(scenario)
     assert stage.executed == [("r1", 1)]
     assert state(stage) is RunState.SUCCESS
+
+
+def test_a_request_that_a_pod_finds_invalid_ends_the_run_with_its_words() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(10)
+        for pod in stage.pods.values():
+            pod.refusal = Invalid("graph_id: string too long")
+        stage.add_run()
+        await stage.play(10)
+
+    stage = on_stage(scenario)
+    found = stage.run()
+    assert found is not None
+    assert found.status.error is not None
+    assert (found.state, found.status.error.error) == (RunState.ERROR, "Invalid")
+    assert found.status.error.message == "graph_id: string too long"
+    assert stage.rows.rows["r1"].status is RunState.ERROR
+
+
+def test_a_run_whose_pod_refuses_the_token_waits_tells_it_once_and_goes_on_when_the_pod_takes_it() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(10)
+        for pod in stage.pods.values():
+            pod.refusal = Unauthenticated("this needs the pod's bearer token")
+        stage.add_run()
+        await stage.play(60)
+        told = [event["note"] for (plural, _), event in stage.cluster.objects.items() if plural == "events"]
+        assert told == ["its pod doesn't take the operator's token"]
+        for pod in stage.pods.values():
+            pod.refusal = None
+        await stage.play(60)
+
+    assert state(on_stage(scenario)) is RunState.SUCCESS
 
 
 def test_a_pod_lost_with_an_unanswered_request_moves_the_run_to_another_attempt() -> None:

@@ -7,6 +7,7 @@ What an image would do is told by its name: `missing…` can't be pulled, `broke
 import asyncio
 import ipaddress
 import itertools
+import os
 from collections.abc import Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from runyard_runtime.settings import Settings
 from runyard_store.database import Database, open_database
 
 PROJECT = Path(__file__).parent / "project" / "langgraph.json"
-_addresses = itertools.count(int(ipaddress.ip_address("127.20.0.1")))
+_addresses = itertools.count(int(ipaddress.ip_address("127.20.0.1")) + os.getpid() % 2**15 * 256)
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Kubelet:
         )
         async with aclosing(watch) as events:
             async for event in events:
-                name = event.object["metadata"]["name"]
+                name = event.object["metadata"].get("name", "")  # a bookmark has none
                 if event.type == "ADDED":
                     self._spawn(self._run(event.object), f"start of {name}")
                 elif event.type == "DELETED" and name in self.machines:

@@ -86,7 +86,9 @@ async def _admit(world: World, action: Admit) -> float | None:
     except (Invalid, NotFound) as error:
         return await _refuse(world, run, RunReason.INVALID_PAYLOAD, error.detail)
     log.info("run admitted", **objects.names(run), sequence=row.sequence)
-    await objects.patch(world, run, status.admitted(run, row.sequence, world.now()))
+    if not await objects.patch(world, run, status.admitted(run, row.sequence, world.now())):
+        # Deleted meanwhile: nobody knew yet that it has a row, so its deletion cancelled nothing.
+        await world.rows.finish_unheld(run.run_id, RunState.INTERRUPTED, None, world.now())
     return AT_ONCE
 
 

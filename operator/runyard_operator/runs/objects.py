@@ -14,18 +14,45 @@ from runyard_operator.world import World
 log = structlog.get_logger()
 
 
-async def patch(world: World, run: Run, status: Manifest) -> None:
-    """Writes the status. An object that is gone needs none; whether that cancels the run is told by the watch.
+_TRIES = 5
 
-    Raises KubeError.
+
+async def patch(world: World, run: Run, status: Manifest) -> bool:
+    """Writes the status; false when the object is gone, which needs none. Whether that cancels a run that was admitted
+    is told by the watch.
+
+    A name that a person gave may be another object's by now, so there the version is a precondition: the API server
+    lets no uid be one for a status. Raises KubeError.
     """
     meta = run.metadata
+    version = meta.resource_version if run.spec.sequence is None else None
+    for tries in range(_TRIES):
+        try:
+            raw = await world.cluster.patch_status(
+                RUNS, meta.namespace, meta.name, status, resource_version=version or None
+            )
+            world.caches.runs.put(run_of(raw))
+            return True
+        except kube.NotFound:
+            break
+        except kube.Conflict:
+            if tries == _TRIES - 1:
+                raise
+        version = await _version(world, run)
+        if version is None:
+            break
+    log.debug("object is gone", **names(run))
+    return False
+
+
+async def _version(world: World, run: Run) -> str | None:
+    """The version that this very object has now; None when it is gone."""
     try:
-        raw = await world.cluster.patch_status(RUNS, meta.namespace, meta.name, status)
+        raw = await world.cluster.get(RUNS, run.metadata.namespace, run.metadata.name)
     except kube.NotFound:
-        log.debug("object is gone", **names(run))
-        return
-    world.caches.runs.put(run_of(raw))
+        return None
+    version: str = raw["metadata"]["resourceVersion"]
+    return version if raw["metadata"]["uid"] == run.metadata.uid else None
 
 
 async def delete(world: World, run: Run) -> None:

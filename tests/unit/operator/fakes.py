@@ -145,10 +145,11 @@ class FakeCluster:
 
 @dataclass
 class FakeRows:
-    """The rows of runs, as runyard_store keeps them."""
+    """The rows of runs, as runyard_store keeps them. `while_creating` is called in the middle of `create`."""
 
     chaos: Chaos
     rows: dict[str, RunRow] = field(default_factory=dict)
+    while_creating: Callable[[], None] = lambda: None
 
     async def create(self, new: NewRun, at: datetime) -> RunRow:
         self.chaos.point()
@@ -158,6 +159,7 @@ class FakeRows:
             last = max((row.sequence for row in others), default=0)
             admission = admit(new.multitask_strategy, last_sequence=last, unfinished=unfinished)
             self.add(new.run_id, new.thread_id, admission.sequence, uid=new.object_uid)
+            self.while_creating()
         self.chaos.point()
         return self.rows[new.run_id]
 

@@ -73,13 +73,14 @@ class Stage:
         made = agent("hello", **spec)
         self._add(AGENTS, made)
 
-    def add_run(self, name: str = "r1", sequence: int | None = 1, **spec: Any) -> None:
+    def add_run(self, name: str = "r1", sequence: int | None = 1, uid: str = "", **spec: Any) -> None:
         """A Run as the gateway makes it, with its row; without a sequence one written by hand."""
         given: Manifest = {"agentName": "hello", "graphId": "echo", "threadId": THREAD} | spec
         if sequence is not None:
             given["sequence"] = sequence
             self.rows.add(name, THREAD, sequence, uid=f"uid-{name}")
-        body = {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": name}, "spec": given}
+        meta = {"name": name, **({"uid": uid} if uid else {})}
+        body = {"apiVersion": API_VERSION, "kind": "Run", "metadata": meta, "spec": given}
         self._add(RUNS, body | {"status": {"state": "pending"}})
 
     def change_run(self, name: str, **spec: Any) -> None:
@@ -111,7 +112,7 @@ class Stage:
 
     def _add(self, resource: Resource, body: Manifest) -> None:
         meta = {"namespace": NAMESPACE, "uid": f"uid-{body['metadata']['name']}", "generation": 1}
-        body["metadata"] |= meta | {"creationTimestamp": now().isoformat()}
+        body["metadata"] = meta | {"creationTimestamp": now().isoformat()} | body["metadata"]
         self.cluster.store(resource, body)
 
     def _pod_made(self, raw: Manifest) -> None:

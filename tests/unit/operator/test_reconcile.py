@@ -1,6 +1,7 @@
 """Reconciles as a whole: what they write, that a second look writes nothing, that a crash anywhere changes no end."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.unit.operator.builders import NAMESPACE
@@ -12,6 +13,12 @@ from runyard_api.states import CancelAction, RunState
 from runyard_kube.resources import PODS, RUNS
 from runyard_operator.workqueue import Key
 from runyard_operator.world import thread_of
+
+
+def once(what: Callable[[], None]) -> Callable[[], None]:
+    """Something to do the first time only."""
+    left = [what]
+    return lambda: left.pop()() if left else None
 
 
 async def one_run(stage: Stage) -> None:
@@ -135,6 +142,56 @@ def test_a_run_takes_two_patches() -> None:
 
 def test_a_run_by_hand_takes_one_more() -> None:
     assert on_stage(one_run_by_hand).run_writes("w1") == ["patch", "patch", "patch"]
+
+
+def test_a_run_by_hand_that_is_deleted_while_its_row_is_made_holds_nobody_up() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(10)
+        stage.rows.while_creating = once(lambda: stage.cluster.remove(RUNS, "w1"))
+        stage.add_run("w1", None)
+        await stage.play(1)
+        stage.add_run("r2", 2)
+        await stage.play(20)
+
+    stage = on_stage(scenario)
+    assert stage.rows.rows["uid-w1"].status is RunState.INTERRUPTED
+    assert stage.executed == [("r2", 1)]
+
+
+def test_a_run_by_hand_of_the_same_name_as_one_just_deleted_is_one_of_its_own() -> None:
+    def replaced(stage: Stage) -> None:
+        stage.cluster.remove(RUNS, "w1")
+        stage.add_run("w1", None, uid="uid-second")
+
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(10)
+        stage.rows.while_creating = once(lambda: replaced(stage))
+        stage.add_run("w1", None)
+        await stage.play(30)
+
+    stage = on_stage(scenario)
+    assert stage.executed == [("uid-second", 1)]
+    assert stage.rows.rows["uid-w1"].status is RunState.INTERRUPTED
+    second = stage.run("w1")
+    assert second is not None
+    assert (second.metadata.uid, second.state, second.status.sequence) == ("uid-second", RunState.SUCCESS, 2)
+
+
+def test_a_run_by_hand_that_a_person_edits_meanwhile_is_still_written() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(10)
+        stage.rows.while_creating = once(lambda: stage.change_run("w1", ttlSecondsAfterFinished=500))
+        stage.add_run("w1", None)
+        await stage.play(30)
+
+    stage = on_stage(scenario)
+    assert stage.executed == [("uid-w1", 1)]
+    found = stage.run("w1")
+    assert found is not None
+    assert found.state is RunState.SUCCESS
 
 
 def test_the_next_run_of_a_thread_begins_after_the_one_before_ended() -> None:

@@ -28,6 +28,7 @@ from runyard_store import event_log
 from runyard_store.checkpoints import Checkpointers
 from runyard_store.database import Database
 from runyard_store.finish import Finish, finish_rollback, finish_run
+from runyard_store.known_head import KnownHead
 from runyard_store.leases import Claim
 from runyard_store.pre_run import restore_pre_run
 from runyard_store.runs import get_run
@@ -140,10 +141,12 @@ class Attempt:
             resume=claim.resume,
             ahead_ms=ahead,
         )
+        known = KnownHead(run.thread_id, empty=claim.pre_run.cut is None and not claim.resume)
         return Execution(
             assignment,
             graphs=engine.graphs,
-            saver=lambda fenced: engine.checkpointers.saver(run.thread_id, claim.epoch, fenced),
+            saver=lambda fenced: engine.checkpointers.saver(run.thread_id, claim.epoch, fenced, known),
+            known=known,
             store=engine.checkpointers.store,
             emitter=self._emitter,
             ending=lambda: engine.graph_loop.ending,

@@ -38,6 +38,7 @@ from runyard_runtime.run_config import (
 )
 from runyard_runtime.serialize import dumps, error_json
 from runyard_runtime.state import Shown, shown
+from runyard_store.known_head import KnownHead
 
 _log = structlog.get_logger(__name__)
 _WORST_SKEW_MS = 5_000
@@ -80,14 +81,15 @@ class Execution:
         *,
         graphs: Graphs,
         saver: Callable[[Callable[[], None]], BaseCheckpointSaver[Any]],
+        known: KnownHead,
         store: BaseStore,
         emitter: Emitter,
         ending: Callable[[], bool],
     ) -> None:
-        """`saver` makes the attempt's fenced saver from what to call when the fence refuses it; `ending` tells whether
-        the graph loop stops, which cancels every task."""
+        """`saver` makes the attempt's fenced saver, which uses `known`, from what to call when the fence refuses it;
+        `ending` tells whether the graph loop stops, which cancels every task."""
         self._assignment, self._graphs, self._store, self._emitter = assignment, graphs, store, emitter
-        self._saver, self._ending = saver, ending
+        self._saver, self._known, self._ending = saver, known, ending
         self._emitted = emitted_modes(assignment.payload.stream_mode)
         self._control = RunControl()
         self._task: asyncio.Task[Any] | None = None
@@ -135,6 +137,8 @@ class Execution:
             self._task = None  # what comes now is for the books and not to be cancelled
             if outcome.kind == "fenced":
                 return outcome
+            if outcome.kind == "success":  # sync code of a stopped run may still work on the values
+                self._known.end()
             return await self._looked_at(bound, outcome)
 
     async def _clock(self) -> None:

@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from runyard_store.database import POOL_TIMEOUT_S
+from runyard_store.known_head import KnownHead
 from runyard_store.urls import parse_url
 
 
@@ -21,11 +22,13 @@ class Checkpointers(Protocol):
     def store(self) -> BaseStore:
         """LangGraph's long-term store; not fenced, it belongs to no thread."""
 
-    def saver(self, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> BaseCheckpointSaver[str]:
+    def saver(
+        self, thread_id: str, epoch: int, on_fenced: Callable[[], None], known: KnownHead | None = None
+    ) -> BaseCheckpointSaver[str]:
         """A saver for one attempt: its writes raise Fenced once the lease has another epoch, and change nothing.
 
         `on_fenced` is called once, on the graph loop: cancel the run's task there, for a raising saver alone doesn't
-        stop a graph. A database that doesn't answer is Unavailable.
+        stop a graph. A database that doesn't answer is Unavailable. `known` spares it reads; None: nothing is known.
         """
 
     def reader(self) -> BaseCheckpointSaver[str]:

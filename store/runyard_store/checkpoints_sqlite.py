@@ -29,6 +29,7 @@ from langgraph.store.sqlite import SqliteStore
 
 from runyard_api.errors import Fenced, Unavailable
 from runyard_store.database import create_private_file, sqlite_pragmas
+from runyard_store.known_head import KnownHead
 from runyard_store.urls import DatabaseUrl
 
 READ_ONLY = "a reader of state and history writes nothing"
@@ -117,11 +118,39 @@ class LaneSaver(SqliteSaver):
 class FencedSqliteSaver(LaneSaver):
     """One attempt's saver: each write checks the epoch in its own transaction."""
 
-    def __init__(self, *, reads: Lane, writes: Lane, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> None:
+    def __init__(
+        self, *, reads: Lane, writes: Lane, lease: tuple[str, int], on_fenced: Callable[[], None], known: KnownHead
+    ) -> None:
+        """`lease`: thread id and epoch."""
         super().__init__(reads=reads, writes=writes)
-        self._thread_id, self._epoch = thread_id, epoch
+        (self._thread_id, self._epoch), self._known = lease, known
         self._on_fenced, self._loop = on_fenced, asyncio.get_running_loop()
         self._is_fenced = False
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._known.head if self._known.answers(config) else await super().aget_tuple(config)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        self._known.putting()
+        stored = super().put(config, checkpoint, metadata, new_versions)
+        self._known.stored(config, checkpoint, metadata)
+        return stored
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._known.adding_writes(config)
+        super().put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._known.give_up()
+        super().delete_thread(thread_id)
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
@@ -215,10 +244,12 @@ class SqliteCheckpointers:
     def store(self) -> BaseStore:
         return self._store
 
-    def saver(self, thread_id: str, epoch: int, on_fenced: Callable[[], None]) -> BaseCheckpointSaver[str]:
-        return FencedSqliteSaver(
-            reads=self._reads, writes=self._writes, thread_id=thread_id, epoch=epoch, on_fenced=on_fenced
-        )
+    def saver(
+        self, thread_id: str, epoch: int, on_fenced: Callable[[], None], known: KnownHead | None = None
+    ) -> BaseCheckpointSaver[str]:
+        known = known or KnownHead(thread_id)
+        lease = (thread_id, epoch)
+        return FencedSqliteSaver(reads=self._reads, writes=self._writes, lease=lease, on_fenced=on_fenced, known=known)
 
     def reader(self) -> BaseCheckpointSaver[str]:
         return self._reader

@@ -61,6 +61,10 @@ class Database:
             async with self._writer(), self._single.connect() as connection:
                 yield connection
 
+    def together(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
+        """For what is one statement on Postgres and a transaction of several on sqlite (see together.py)."""
+        return self.single() if self.kind == "postgresql" else self.begin()
+
     @contextlib.asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """For reading; each statement sees its own snapshot. Raises Unavailable."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, cast, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard_api.admission import admit
 from runyard_api.errors import AlreadyExists, NotFound
@@ -23,7 +25,7 @@ from runyard_store.pre_run import PreRun, restore
 from runyard_store.rows import RunRow, run_row
 from runyard_store.tables import UNFINISHED, runs, thread_leases, threads
 from runyard_store.threads import insert_thread
-from runyard_store.together import Together, bind, parameters
+from runyard_store.together import Together, bind, of, parameters
 from runyard_store.urls import Kind
 
 __all__ = [
@@ -76,7 +78,9 @@ async def create_run(db: Database, new: NewRun, now: datetime) -> RunRow:
     Unavailable.
     """
     try:
-        return await _admit(db, new, now)
+        # On Postgres one round trip instead of four: a third of what creating a run costs the gateway.
+        idle = db.kind == "postgresql" and new.if_not_exists == "reject"
+        return (await _admit_on_idle(db, new, now) if idle else None) or await _admit(db, new, now)
     except _RunIdTaken:
         return await _known_run(db, new)
 
@@ -266,6 +270,23 @@ async def _admit(db: Database, new: NewRun, now: datetime) -> RunRow:
     return run_row(values)
 
 
+async def _admit_on_idle(db: Database, new: NewRun, now: datetime) -> RunRow | None:
+    """A run on a thread without unfinished runs: every strategy is admitted there. None: it isn't such a thread."""
+    values, thread = _run_values(new, 0, now), _Locked(new.user_id, {})
+    bound = {
+        "of_thread": new.thread_id,
+        "of_user": new.user_id,
+        **parameters(runs, **values),
+        **parameters(threads, **_busy_values(thread, new, 0, now)),
+    }
+    try:
+        async with db.single() as connection:
+            sequence = (await connection.execute(_ADD_ON_IDLE, bound)).scalar_one_or_none()
+    except IntegrityError as error:
+        raise _RunIdTaken from error
+    return None if sequence is None else run_row({**values, "sequence": sequence})
+
+
 class _RunIdTaken(Exception):
     """Rolls the transaction back: a run with this id was created before."""
 
@@ -323,6 +344,26 @@ def _add_run(kind: Kind) -> Together:
     )
 
 
+def _add_on_idle() -> ReturningInsert[tuple[int]]:
+    """Takes the thread's next sequence if it has no unfinished run, and adds the run with it."""
+    busy = {**bind(threads, *_BUSY_COLUMNS), "run_seq": threads.c.run_seq + 1, "unfinished": 1}
+    added = cast(of(threads, "metadata"), postgresql.JSONB)
+    taken = (
+        update(threads)
+        .where(
+            threads.c.thread_id == bindparam("of_thread"),
+            threads.c.user_id == bindparam("of_user"),
+            threads.c.unfinished == 0,
+        )
+        .values({**busy, "metadata": threads.c.metadata.op("||")(added)})
+        .returning(threads.c.run_seq)
+        .cte("taken")
+    )
+    row = {**bind(runs, *(c.name for c in runs.c)), "sequence": taken.c.run_seq}
+    return insert(runs).from_select(list(row), select(*row.values())).returning(runs.c.sequence)
+
+
+_ADD_ON_IDLE = _add_on_idle()
 _ADD_RUN: dict[Kind, Together] = {"postgresql": _add_run("postgresql"), "sqlite": _add_run("sqlite")}
 
 

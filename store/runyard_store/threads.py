@@ -44,12 +44,16 @@ async def create_thread(
 
     Raises AlreadyExists (also for another user's thread, whatever `if_exists` says), Invalid, Unavailable.
     """
-    async with db.begin() as connection:
+    config = config or {}
+    async with db.together() as connection:
         made = await insert_thread(
-            db, connection, thread_id=thread_id, user_id=user_id, metadata=metadata, config=config or {}, now=now
+            db, connection, thread_id=thread_id, user_id=user_id, metadata=metadata, config=config, now=now
         )
+    if made:
+        return _new_row(thread_id, user_id, metadata, config, now)
+    async with db.read() as connection:
         row = await _find(connection, threads.c.thread_id == thread_id)
-    if row is not None and (made or (if_exists == "do_nothing" and row.user_id == user_id)):
+    if row is not None and if_exists == "do_nothing" and row.user_id == user_id:
         return row
     raise AlreadyExists(f"Thread with ID {thread_id} already exists.")
 
@@ -120,6 +124,29 @@ async def insert_thread(
     }
     made, _ = await _INSERT[db.kind].execute(db.kind, connection, values)
     return made == 1
+
+
+def _new_row(
+    thread_id: str, user_id: str, metadata: dict[str, Any], config: dict[str, Any], now: datetime
+) -> ThreadRow:
+    """The row as `insert_thread` makes it."""
+    return ThreadRow(
+        thread_id=thread_id,
+        user_id=user_id,
+        created_at=now,
+        updated_at=now,
+        state_updated_at=None,
+        metadata=metadata,
+        config=config,
+        status=ThreadState.IDLE,
+        values=None,
+        interrupts={},
+        error=None,
+        head=None,
+        graph_id=None,
+        run_seq=0,
+        unfinished=0,
+    )
 
 
 async def _find(connection: AsyncConnection, where: ColumnElement[bool]) -> ThreadRow | None:

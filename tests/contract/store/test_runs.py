@@ -290,3 +290,28 @@ async def test_a_key_opens_its_user_and_is_stored_as_a_hash(db: Database) -> Non
     await keys.add_key(db, "secret", "mallory", "again", NOW)
     assert await keys.user_of_key(db, "secret") == "alice"
     assert await keys.user_of_key(db, "other") is None
+
+
+async def test_a_run_on_an_idle_thread_takes_the_next_sequence_and_marks_the_thread(db: Database) -> None:
+    thread = await create_thread(db, thread_id=str(uuid4()), user_id=USER, metadata={"a": 1, "graph_id": "x"}, now=NOW)
+    for sequence in (1, 2):
+        run = await stored_run(db, thread.thread_id, if_not_exists="reject")
+        assert run == await runs.get_run(db, run.run_id)
+        assert run.sequence == sequence
+        seen = await get_thread(db, thread.thread_id)
+        assert (seen.status, seen.unfinished, seen.run_seq) == (ThreadState.BUSY, 1, sequence)
+        assert seen.metadata == {"a": 1, "graph_id": run.graph_id, "assistant_id": run.assistant_id}
+        await runs.finish_unheld(db, run.run_id, RunState.ERROR, None, NOW)
+    again = await stored_run(db, thread.thread_id, run_id=run.run_id, if_not_exists="reject")
+    assert (again.sequence, again.status) == (2, RunState.ERROR)
+    assert (await get_thread(db, thread.thread_id)).unfinished == 0
+    for other in (new_run(thread.thread_id, user_id="u2", if_not_exists="reject"), new_run(if_not_exists="reject")):
+        with pytest.raises(NotFound):
+            await runs.create_run(db, other, NOW)
+
+
+async def test_runs_that_race_for_an_idle_thread_get_one_sequence_each(db: Database) -> None:
+    thread = await create_thread(db, thread_id=str(uuid4()), user_id=USER, metadata={}, now=NOW)
+    made = await asyncio.gather(*(stored_run(db, thread.thread_id, if_not_exists="reject") for _ in range(20)))
+    assert sorted(run.sequence for run in made) == list(range(1, 21))
+    assert (await get_thread(db, thread.thread_id)).unfinished == 20

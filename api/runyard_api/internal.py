@@ -78,7 +78,7 @@ class Ping(_Message):
 
 
 class StatusMessage(_Message):
-    """`snapshot` carries everything; `run` carries one changed run; `beat` only proves life."""
+    """`snapshot` carries everything; `run` carries the runs that changed; `beat` only proves life."""
 
     kind: Literal["snapshot", "run", "beat"]
     boot_id: str

@@ -202,9 +202,9 @@ def _stream(lines: AsyncIterator[bytes]) -> Response:
 
 
 async def _status_lines(hub: StatusHub) -> AsyncGenerator[bytes, None]:
-    async with aclosing(hub.messages()) as batches:
-        async for batch in batches:
-            yield b"".join(message.model_dump_json().encode() + b"\n" for message in batch)
+    async with aclosing(hub.messages()) as messages:
+        async for message in messages:
+            yield message.model_dump_json().encode() + b"\n"
 
 
 async def _with_first(first: bytes, lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -72,7 +72,7 @@ class Runtime:
         self._versions = {name: version(name) for name in ("runyard", "langgraph")}
         self._versions["python"] = platform.python_version()
         holder = f"{settings.pod_name}/{self.boot_id}"
-        self._hub = StatusHub(self._status)
+        self._hub = StatusHub(self._status, self._figures)
         self.registry = Registry(engine, slots=settings.slots, holder=holder, publish=self._hub.publish)
         self.app = self._make_app(holder)
 
@@ -109,13 +109,16 @@ class Runtime:
             registry=self.registry,
             threads=Threads(self._engine, holder),
             hub=self._hub,
-            snapshot=lambda: self._status().model_copy(update={"runs": ()}),
+            snapshot=self._figures,
             info=self._info,
             healthy=lambda: self._engine.graph_loop.alive,
         )
         return create_app(services, token_sha256=self._settings.token_sha256)
 
     def _status(self) -> StatusMessage:
+        return self._figures().model_copy(update={"runs": tuple(self.registry.reports())})
+
+    def _figures(self) -> StatusMessage:
         registry = self.registry
         return StatusMessage(
             kind="snapshot",
@@ -124,7 +127,6 @@ class Runtime:
             busy=registry.busy,
             draining=registry.draining,
             versions=self._versions,
-            runs=tuple(registry.reports()),
         )
 
     def _info(self) -> RuntimeInfo:

@@ -15,9 +15,9 @@ Snapshot = Callable[[], StatusMessage]
 class StatusHub:
     """Readers of the status stream and what each has yet to hear. A reader that is slow hears a run's latest only."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        """`snapshot` gives everything held now; changes are told by its figures with other runs."""
-        self._snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, figures: Snapshot) -> None:
+        """`snapshot` gives everything held now; `figures` the same without runs, for changes and beats."""
+        self._snapshot, self._figures = snapshot, figures
         self._readers: list[_Reader] = []
         self._closed = False
 
@@ -36,23 +36,19 @@ class StatusHub:
         self._closed = True
         self.nudge()
 
-    async def messages(self) -> AsyncGenerator[list[StatusMessage], None]:
-        """Messages for one reader; those that are due together come together."""
+    async def messages(self) -> AsyncGenerator[StatusMessage, None]:
+        """Messages for one reader; runs that changed together are in one."""
         reader = _Reader()
         self._readers.append(reader)
         try:
-            yield [self._snapshot()]
+            yield self._snapshot()
             while not self._closed:
                 await reader.woken(BEAT_SECONDS)
-                yield self._changes(reader.take())
+                runs = reader.take()
+                kind = "run" if runs else "beat"
+                yield self._figures().model_copy(update={"kind": kind, "runs": runs, "versions": {}})
         finally:
             self._readers.remove(reader)
-
-    def _changes(self, runs: list[RunHeld]) -> list[StatusMessage]:
-        figures = self._snapshot()
-        if not runs:
-            return [figures.model_copy(update={"kind": "beat", "runs": (), "versions": {}})]
-        return [figures.model_copy(update={"kind": "run", "runs": (run,), "versions": {}}) for run in runs]
 
 
 class _Reader:
@@ -64,9 +60,9 @@ class _Reader:
         self._runs[run.run_id] = run
         self.wake.set()
 
-    def take(self) -> list[RunHeld]:
+    def take(self) -> tuple[RunHeld, ...]:
         self.wake.clear()
-        runs, self._runs = list(self._runs.values()), {}
+        runs, self._runs = tuple(self._runs.values()), {}
         return runs
 
     async def woken(self, seconds: float) -> None:

@@ -46,7 +46,11 @@ async def test_an_image_that_does_not_exist_is_named_and_ends_runs_after_the_dea
     assert ended.status.error is not None
     assert ended.status.error.error == "ImagePullFailed"
     assert ended.status.error.message == "Agent 'imageless' has no usable pod: image missing/agent:1: not found"
-    assert await place.events(row.run_id) == ["Waiting", "Failed"]
+
+    async def told() -> bool:
+        return await place.events(row.run_id) == ["Waiting", "Failed"]
+
+    await until(told, "both Events are posted")  # the last one comes after the status
 
 
 async def test_a_failed_import_is_told_with_its_last_line_and_pods_are_replaced_ever_more_slowly(place: Place) -> None:

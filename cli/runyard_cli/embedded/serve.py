@@ -36,6 +36,8 @@ def serve(options: Options) -> None:
 
 
 def sentence(text: str) -> str:
-    """A capital at the start and a full stop at the end."""
+    """A capital at the start, unless a name like a file's stands there, and a full stop at the end."""
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    first = text.partition(" ")[0]
+    start = first.capitalize() if first.isalpha() and first.islower() else first
+    return start + text[len(first) :] + ("" if text.endswith((".", "!", "?")) else ".")

@@ -38,7 +38,13 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "whole"), [("there is none", "There is none."), ("Why?", "Why?"), ("It broke.", "It broke.")]
+    ("text", "whole"),
+    [
+        ("there is none", "There is none."),
+        ("Why?", "Why?"),
+        ("It broke.", "It broke."),
+        ("langgraph.json is no JSON", "langgraph.json is no JSON."),
+    ],
 )
 def test_a_failure_is_a_sentence(text: str, whole: str) -> None:
     assert sentence(text) == whole

@@ -11,6 +11,7 @@ from typing import TypeVar
 import structlog
 
 from runyard_api.errors import NotFound, Unavailable
+from runyard_api.retry import pause
 from runyard_api.states import RunState
 from runyard_gateway.ports import Runs, RunStatus
 from runyard_store.database import Database
@@ -82,7 +83,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, what: str) -> T:
         except Unavailable as error:
             if tries == 0:
                 log.warning("waiting for a dependency", what=what, reason=error.detail)
-            await asyncio.sleep(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+            await asyncio.sleep(pause(RETRY_SECONDS, tries + 1))
             tries += 1
 
 

@@ -13,6 +13,7 @@ import structlog
 
 from runyard_api.errors import RunyardError
 from runyard_api.events import END, Event, EventId
+from runyard_api.retry import pause
 from runyard_gateway.following import (
     RECHECK_SECONDS,
     RETRY_SECONDS,
@@ -84,8 +85,8 @@ class Relay:
             if self._ended or followed.over or await self._settled():
                 return
             failures = 0 if self._fed != before else failures + 1
-            pause = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
-            await followed.until(lambda: followed.over or followed.status.attempt > attempt, pause)  # noqa: B023
+            seconds = pause(RETRY_SECONDS, failures + 1)
+            await followed.until(lambda: followed.over or followed.status.attempt > attempt, seconds)  # noqa: B023
 
     async def _read(self, endpoint: AgentEndpoint, attempt: int, followed: Followed, sink: Sink) -> None:
         """Copies from one pod until it has no more, another attempt begins, or the run is over and the pod is late."""

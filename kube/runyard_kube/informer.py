@@ -15,6 +15,7 @@ import structlog
 
 from runyard_api.crd import Manifest
 from runyard_api.errors import Invalid as InvalidObject
+from runyard_api.retry import pause
 from runyard_kube.client import EVERYTHING, KubeClient, Selection, WatchEvent
 from runyard_kube.errors import Gone, KubeError
 from runyard_kube.resources import Resource
@@ -130,7 +131,7 @@ class Informer(Generic[T]):
         first_gone = isinstance(error, Gone) and self.failures == 1
         if lived or first_gone:
             return asked
-        return max(asked, BACKOFF[min(self.failures, len(BACKOFF)) - 1])
+        return max(asked, pause(BACKOFF, self.failures))
 
     async def _replace(self) -> None:
         """Lists everything and makes the cache equal to it; what was deleted unseen is reported as deleted."""

@@ -16,6 +16,7 @@ import structlog
 
 from runyard_api.errors import RunyardError
 from runyard_api.internal import RunHeld, RunStart, RuntimeInfo, StatusMessage
+from runyard_api.retry import pause
 from runyard_api.states import CancelAction
 from runyard_clients.runtime import StartAnswer
 from runyard_operator.seen import PodView
@@ -226,7 +227,7 @@ class Links:
             except Exception:
                 log.warning("status of pod not understood", pod=link.pod.name, exc_info=True)
             self._deaf(link, failures)
-            await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT) - 1)])
+            await asyncio.sleep(pause(RECONNECT, failures + 1))
             failures += 1
 
     def _deaf(self, link: PodLink, failures: int) -> None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import structlog
 
+from runyard_api.retry import pause
+
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Seconds before the n-th retry of a key whose handler raised; the last one repeats."""
 
@@ -123,7 +125,7 @@ class WorkQueue:
         except Exception:
             self.errors += 1
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            after = BACKOFF[min(failures, len(BACKOFF)) - 1]
+            after = pause(BACKOFF, failures)
             log.warning("reconcile failed", queue=self.name, key=str(key), retry_in=after, exc_info=True)
         else:
             self._failures.pop(key, None)

@@ -18,6 +18,7 @@ from runyard_api.agent import RunDefaults
 from runyard_api.conditions import RunReason
 from runyard_api.errors import Early, Held, NoSlot, NotFound, RunyardError, Stale, Unavailable
 from runyard_api.internal import RunError, RunHeld, RunStart, StatusMessage
+from runyard_api.retry import pause
 from runyard_api.states import CancelAction, RunState
 from runyard_cli.embedded.board import Board, Entry
 from runyard_cli.embedded.feeds import Feed, Feeds
@@ -264,9 +265,9 @@ class Dispatcher:
 
     def _later(self, thread_id: str, why: str) -> None:
         failures = self._failures[thread_id] = self._failures.get(thread_id, 0) + 1
-        pause = PAUSES[min(failures, len(PAUSES)) - 1]
-        log.debug("thread waits", thread=thread_id, seconds=pause, why=why)
-        asyncio.get_running_loop().call_later(pause, self._wake, thread_id)
+        seconds = pause(PAUSES, failures)
+        log.debug("thread waits", thread=thread_id, seconds=seconds, why=why)
+        asyncio.get_running_loop().call_later(seconds, self._wake, thread_id)
 
     async def _turn(self, thread_id: str) -> None:
         """Carries out the thread's plan. Raises RunyardError when some of it has to be tried again."""

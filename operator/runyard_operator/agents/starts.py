@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from runyard_api.retry import pause
 from runyard_operator.agents.problems import Problem
 
 DELAYS = (0, 5, 10, 20, 40, 80, 160, 300)
@@ -34,7 +35,7 @@ class Starts:
         self.failures = 1 if steady else self.failures + 1
         self.usable_since = None
         self.problem = problem
-        self.not_before = now + timedelta(seconds=DELAYS[min(self.failures, len(DELAYS)) - 1])
+        self.not_before = now + timedelta(seconds=pause(DELAYS, self.failures))
 
     def note_usable(self, usable: bool, now: datetime) -> None:
         """Keeps since when some pod of the template takes runs; a steady one clears the past."""

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from runyard_api.retry import pause
 from runyard_api.run import Run
 from runyard_api.states import CancelAction, RunState
 from runyard_operator.seen import PodView
@@ -60,7 +61,7 @@ class Memory:
         """Seconds to wait before the next try; longer each time."""
         memory = self.of(run_id)
         memory.retries += 1
-        return RETRY[min(memory.retries, len(RETRY)) - 1]
+        return pause(RETRY, memory.retries)
 
     def note_deleted(self, thread: Key, run: Run) -> None:
         """Keeps a Run that was deleted before it ended, until it is cancelled."""

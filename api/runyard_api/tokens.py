@@ -1,13 +1,22 @@
 """Per-pod tokens: HMAC(K, namespace/pod/nonce). The pod spec carries only the token's SHA-256, so a token seen by code
 inside a pod opens that pod alone, and the server in the pod needs no key. API keys are stored as SHA-256 alone too."""
 
+import base64
 import hashlib
 import hmac
+
+API_KEY_PREFIX = "ry_"
+API_KEY_BYTES = 32
 
 
 def pod_token(key: bytes, *, namespace: str, pod: str, nonce: str) -> str:
     """The bearer token for one pod, 64 hex digits; `nonce` is made anew at each creation of the pod."""
     return hmac.new(key, f"{namespace}/{pod}/{nonce}".encode(), hashlib.sha256).hexdigest()
+
+
+def api_key(random: bytes) -> str:
+    """The API key made of API_KEY_BYTES random bytes: a prefix that secret scanners can look for, and base64url."""
+    return API_KEY_PREFIX + base64.urlsafe_b64encode(random).rstrip(b"=").decode()
 
 
 def token_hash(token: str) -> str:

@@ -2,7 +2,7 @@
 
 import secrets
 
-API_KEY_PREFIX = "ry_"
+from runyard_api.tokens import API_KEY_BYTES, api_key
 
 
 def token_key() -> str:
@@ -16,5 +16,5 @@ def password() -> str:
 
 
 def first_api_key() -> str:
-    """An API key: `ry_` and 256 bits."""
-    return API_KEY_PREFIX + secrets.token_urlsafe(32)
+    """An API key of 256 bits."""
+    return api_key(secrets.token_bytes(API_KEY_BYTES))

@@ -12,6 +12,9 @@ from psycopg import Connection, sql
 CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime")}
 """Table -> principals that get no access at all: graph code runs with the runtime's role."""
 READ_ONLY = ("alembic_version",)
+APPEND_ONLY: Mapping[str, Mapping[str, tuple[str, ...]]] = {"api_keys": {"gateway": ("revoked_at",)}}
+"""Table -> principal -> the only columns it may change in a row that is there; it deletes none. `runyard keys` works
+with the gateway's role: it adds keys and revokes them, and never gives a key to another user."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,13 @@ def _grant(connection: Connection, role: Role) -> None:
     for table, closed_to in CLOSED.items():
         if role.principal in closed_to:
             connection.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(sql.Identifier(table), name))
+    for table, principals in APPEND_ONLY.items():
+        if columns := principals.get(role.principal):
+            names = {"table": sql.Identifier(table), "name": name}
+            connection.execute(sql.SQL("REVOKE UPDATE, DELETE ON {table} FROM {name}").format(**names))
+            listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+            grant = sql.SQL("GRANT UPDATE ({columns}) ON {table} TO {name}")
+            connection.execute(grant.format(columns=listed, **names))
     for table in READ_ONLY:
         revoke = sql.SQL("REVOKE INSERT, UPDATE, DELETE ON {} FROM {}")
         connection.execute(revoke.format(sql.Identifier(table), name))

@@ -123,6 +123,7 @@ api_keys = Table(
     Column("key_hash", Text, nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
     Column("name", Text, nullable=False),
+    Column("revoked_at", UtcDateTime),
 )
 
 lg_checkpoints = table(

@@ -1,5 +1,6 @@
 """The chart's migration Job on a real PostgreSQL: schema, roles with their rights, the first API key; and again."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from runyard_api.errors import Unavailable
 from runyard_api.names import PRINCIPALS
 from runyard_store.database import open_database
 from runyard_store.keys import user_of_key
+from runyard_store.keys_command import perform
 from runyard_store.prepare import Settings, prepare, read_settings, wait_for_server
 
 pytestmark = pytest.mark.postgres
@@ -82,6 +84,23 @@ def test_only_the_gateway_sees_api_keys(settings: Settings, owner_url: str, who:
     run_as(owner_url, "gateway", "SELECT * FROM api_keys")
     with pytest.raises(errors.InsufficientPrivilege):
         run_as(owner_url, who, "SELECT * FROM api_keys")
+
+
+def test_the_gateway_adds_and_ends_keys_but_never_changes_whose_they_are(settings: Settings, owner_url: str) -> None:
+    gateway = url_as(owner_url, "gateway")
+    (made,) = asyncio.run(perform(gateway, ["create", "--user=a", "--name=n", f"--hash={'0' * 64}"]))
+    asyncio.run(perform(gateway, ["revoke", made["id"]]))
+    for change in ("UPDATE api_keys SET user_id = 'b'", "UPDATE api_keys SET key_hash = ''", "DELETE FROM api_keys"):
+        with pytest.raises(errors.InsufficientPrivilege):
+            run_as(owner_url, "gateway", change)
+
+
+def test_a_first_key_that_was_revoked_stays_so_when_the_job_runs_again(settings: Settings, owner_url: str) -> None:
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        owner.execute("UPDATE api_keys SET revoked_at = now() WHERE user_id = 'default'")
+        prepare(settings)
+        assert owner.execute("SELECT count(*) FROM api_keys WHERE revoked_at IS NULL").fetchone() == (0,)
+        owner.execute("UPDATE api_keys SET revoked_at = NULL WHERE user_id = 'default'")
 
 
 @pytest.mark.parametrize("who", PRINCIPALS)

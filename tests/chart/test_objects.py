@@ -47,16 +47,17 @@ def test_nothing_gets_in_or_out_of_a_sandbox_by_default(rendered: Rendered) -> N
     assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
-def test_the_migration_is_no_hook_and_a_new_job_whenever_its_pod_changes(helm: Helm) -> None:
+def test_the_migration_is_no_hook_and_a_new_job_in_every_revision(helm: Helm) -> None:
     def migration(*arguments: str) -> dict[str, Any]:
         jobs = of_kind(helm.objects(*arguments), "Job")
         (found,) = [job for name, job in jobs.items() if name.startswith("runyard-migration-")]
         assert "annotations" not in found["metadata"]
         return found
 
-    plain, same = migration(), migration("--set", "gateway.replicas=2")
+    plain, same = migration(), migration("--set", "gateway.replicas=4")
     other = migration("--set", "images.tag=9.9.9")
     assert plain == same
+    assert plain["metadata"]["name"].startswith("runyard-migration-1-")
     assert plain["metadata"]["name"] != other["metadata"]["name"]
 
 
@@ -77,6 +78,15 @@ def test_every_value_reaches_the_objects_it_is_for(helm: Helm) -> None:
         "value: models-",
         "value: team_a_owner",
         "type: LoadBalancer",
+        "priorityClassName: operator-class",
+        "priorityClassName: gateway-class",
+        "priorityClassName: postgres-class",
+        "priorityClassName: jobs-class",
+        "example.com/team: operators",
+        "example.com/team: gateways",
+        "example.com/team: databases",
+        "example.com/team: jobs",
+        "disk: slow",
     ):
         assert expected in text, expected
 
@@ -85,6 +95,17 @@ def test_without_the_bundled_database_nothing_of_it_is_left(helm: Helm) -> None:
     text = helm.text("--set", "postgres.enabled=false,database.external.secretName=my-database")
     assert "StatefulSet" not in text
     assert "name: my-database" in text
+
+
+def test_an_owners_url_given_as_a_value_is_there_for_the_keys_job_alone(helm: Helm) -> None:
+    url = "postgresql://owner:secret@db.example:5433/yard?sslmode=require"
+    rendered = helm.objects("--set", f"postgres.enabled=false,database.external.url={url}")
+    (secret,) = of_kind(rendered, "Secret").values()
+    assert secret["stringData"] == {"url": url}
+    assert secret["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    name = secret["metadata"]["name"]
+    users = [found["metadata"]["name"] for found in rendered if f"'name': '{name}'" in str(found.get("spec"))]
+    assert users == ["runyard-keys"]
 
 
 def notes(helm: Helm, *arguments: str) -> str:

@@ -1,6 +1,8 @@
 """Every pod the chart makes, whatever the values, passes Pod Security "restricted" and more."""
 
-from tests.chart.conftest import Rendered, containers, pods
+from tests.chart.conftest import EVERYTHING, Helm, Rendered, containers, pods
+
+from runyard_gateway.__main__ import SHUTDOWN_SECONDS
 
 
 def test_there_are_pods_to_look_at(rendered: Rendered) -> None:
@@ -68,3 +70,43 @@ def test_selectors_match_the_pods_and_no_two_parts_share_one(rendered: Rendered)
             assert wanted.items() <= found["spec"]["template"]["metadata"]["labels"].items()
             selectors.append(tuple(sorted(wanted.items())))
     assert len(selectors) == len(set(selectors))
+
+
+def test_replicas_spread_over_nodes_and_zones(rendered: Rendered) -> None:
+    pod = pods(rendered)["Deployment/runyard-gateway"]
+    spread = {found["topologyKey"]: found for found in pod["topologySpreadConstraints"]}
+    assert spread.keys() == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    for found in spread.values():
+        assert (found["maxSkew"], found["whenUnsatisfiable"]) == (1, "ScheduleAnyway")
+        assert found["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "gateway"
+
+
+def test_an_upgrade_never_leaves_fewer_gateways_and_each_leaves_slowly(rendered: Rendered) -> None:
+    (found,) = [o for o in rendered if o["kind"] == "Deployment" and o["metadata"]["name"] == "runyard-gateway"]
+    assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    pod = found["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    left = pod["terminationGracePeriodSeconds"] - container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert left > SHUTDOWN_SECONDS
+
+
+def test_nodes_are_drained_one_gateway_at_a_time(rendered: Rendered) -> None:
+    budgets = {o["metadata"]["name"]: o["spec"] for o in rendered if o["kind"] == "PodDisruptionBudget"}
+    assert budgets["runyard-gateway"]["maxUnavailable"] == 1
+
+
+def test_placement_reaches_every_pod_of_its_part(helm: Helm) -> None:
+    classes = {"gateway": "gateway-class", "operator": "operator-class", "postgres": "postgres-class"}
+    for name, pod in pods(helm.objects("--values", str(EVERYTHING))).items():
+        component = name.partition("-")[2]
+        assert pod["priorityClassName"] == classes.get(component, "jobs-class"), name
+        assert "affinity" in pod, name
+        assert pod["nodeSelector"], name
+        assert pod["imagePullSecrets"] == [{"name": "registry"}], name
+        assert len(pod["tolerations"]) == 3, name
+
+
+def test_pods_are_not_replaced_by_a_new_chart_that_runs_the_same(rendered: Rendered) -> None:
+    for found in rendered:
+        if "template" in found.get("spec", {}):
+            assert "helm.sh/chart" not in found["spec"]["template"]["metadata"]["labels"], found["metadata"]["name"]

@@ -18,6 +18,7 @@
 {{- define "runyard.keys.secret" -}}{{ .Release.Name }}-keys{{- end }}
 {{- define "runyard.apiKey.secret" -}}{{ .Release.Name }}-api-key{{- end }}
 {{- define "runyard.database.secret" -}}{{ .Release.Name }}-database{{- end }}
+{{- define "runyard.databaseOwner.secret" -}}{{ .Release.Name }}-database-owner{{- end }}
 {{- define "runyard.agentDatabase.secret" -}}{{ .Release.Name }}-runtime-database{{- end }}
 
 {{- define "runyard.postgres.host" -}}{{ include "runyard.postgres.name" . }}.{{ .Release.Namespace }}.svc{{- end }}

@@ -1,8 +1,7 @@
 {{/* The migration's pod: first the Secret of the agent pods, then schema, roles and the first API key. */}}
 {{- define "runyard.migration.pod" -}}
 metadata:
-  labels:
-    {{- include "runyard.labels" (dict "root" . "component" "migration") | nindent 4 }}
+  {{- include "runyard.pod.metadata" (dict "root" . "component" "migration" "part" .Values.jobs) | nindent 2 }}
 spec:
   restartPolicy: Never
   serviceAccountName: {{ include "runyard.migration.name" . }}
@@ -11,7 +10,7 @@ spec:
   enableServiceLinks: false
   securityContext:
     {{- include "runyard.pod.security" . | nindent 4 }}
-  {{- include "runyard.pod.placement" (dict "root" . "part" dict) | nindent 2 }}
+  {{- include "runyard.pod.placement" (dict "root" . "part" .Values.jobs) | nindent 2 }}
   initContainers:
     - name: agent-database
       image: {{ include "runyard.image" (dict "root" . "name" "operator") }}

@@ -120,14 +120,19 @@ class PodTemplate(CrdModel):
 
 
 class Replicas(CrdModel):
-    """How many pods an Agent has."""
+    """Between how many pods an Agent has, by how much there is to do."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(rule("self.min == self.max", "must equal min: the number of pods is fixed", at=".max"))
+    model_config = ConfigDict(json_schema_extra=rules(rule("self.min <= self.max", "must be at least min", at=".max")))
+
+    min: Annotated[Int32, Field(ge=0, le=100)] = Field(
+        default=1, description="Pods kept in any case. 0: none while there is nothing to do."
     )
-
-    min: Annotated[Int32, Field(ge=1, le=100)] = Field(default=1, description="Pods kept in any case.")
-    max: Annotated[Int32, Field(ge=1, le=100)] = Field(default=1, description="Pods at most; must equal min.")
+    max: Annotated[Int32, Field(ge=1, le=100)] = Field(
+        default=1, description="Pods that take runs at most; while pods are replaced there may be others beside them."
+    )
+    idle_seconds: Annotated[Int32, Field(ge=1, le=86_400)] = Field(
+        default=300, description="Seconds for which a pod above min isn't needed until it is removed."
+    )
 
 
 class RunDefaults(CrdModel):
@@ -159,11 +164,21 @@ class AgentSpec(CrdModel):
     slots: Annotated[Int32, Field(ge=1, le=1000)] = Field(
         default=10, description="Runs that one pod executes at a time."
     )
+    max_runs_per_pod: Annotated[Int32, Field(ge=0, le=1_000_000)] = Field(
+        default=0,
+        description="Runs after which a pod takes no more and is replaced. 1: each run has a pod of its own. 0: any "
+        "number.",
+    )
     replicas: Replicas = Field(default=Replicas(), description="How many pods.")
+    drain_seconds: Annotated[Int32, Field(ge=0, le=86_400)] = Field(
+        default=60,
+        description="Seconds that runs have to end on a pod that is replaced or marked as draining; then they are "
+        "handed over to another pod at their next step.",
+    )
     pending_deadline_seconds: Annotated[Int32, Field(ge=1, le=86_400)] = Field(
         default=120,
-        description="Seconds without any usable pod after which waiting runs end in error. Waiting for a slot isn't "
-        "bounded by it.",
+        description="Seconds for which a run waits while no pod is usable until it ends in error. Waiting for a slot "
+        "isn't bounded by it.",
     )
     pod_template: PodTemplate = Field(
         default=PodTemplate(), description="How its pods differ from the plain ones. Absent: in nothing."
@@ -179,7 +194,7 @@ class AgentPodStatus(CrdModel):
     name: str = Field(description="Name of the pod.")
     endpoint: str | None = Field(default=None, description="Address, ip:port. Absent: no address yet.")
     nonce: str = Field(description="Creation nonce, part of the pod's token.")
-    ready: Flag = Field(default=False, description="Whether it answers and takes runs.")
+    ready: Flag = Field(default=False, description="Whether it answers.")
     draining: Flag = Field(default=False, description="Whether it finishes its runs and takes no new one.")
 
 
@@ -220,6 +235,16 @@ class Agent(Resource):
     def ready(self) -> Condition | None:
         """The Ready condition; None before the operator has seen the Agent."""
         return find_condition(self.status.conditions, ConditionType.READY)
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def graph_ids(self) -> tuple[str, ...]:
+        """Ids of the graphs it serves, sorted: those found in its pods, before that those that its spec names. Empty:
+        not known yet."""
+        return tuple(sorted(self.status.graphs or self.spec.graphs or ()))
 
     @property
     def is_ready(self) -> bool:

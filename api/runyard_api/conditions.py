@@ -14,7 +14,7 @@ MESSAGE_LIMIT = 1024
 
 class ConditionType(StrEnum):
     READY = "Ready"
-    """Agent: at least one pod takes runs."""
+    """Agent: at least one pod takes runs, or one is started as soon as there is something to do."""
     PROGRESSING = "Progressing"
     """Agent: pods are being started or replaced."""
     GRAPH_CONFLICT = "GraphConflict"
@@ -36,6 +36,9 @@ class AgentReason(StrEnum):
     """Reasons of Ready and Progressing."""
 
     AVAILABLE = "Available"
+    SCALED_TO_ZERO = "ScaledToZero"
+    """No pod is up because there is nothing to do; the graphs are known from earlier ones."""
+    DELETING = "Deleting"
     PODS_STARTING = "PodsStarting"
     PODS_REPLACED = "PodsReplaced"
     UP_TO_DATE = "UpToDate"
@@ -63,6 +66,7 @@ class RunReason(StrEnum):
     THREAD_BUSY = "ThreadBusy"
     INVALID_PAYLOAD = "InvalidPayload"
     UNKNOWN_AGENT = "UnknownAgent"
+    AGENT_DELETED = "AgentDeleted"
     UNKNOWN_GRAPH = "UnknownGraph"
     PENDING = "Pending"
     RUNNING = "Running"

@@ -78,13 +78,17 @@ class Ping(_Message):
 
 
 class StatusMessage(_Message):
-    """`snapshot` carries everything; `run` carries the runs that changed; `beat` only proves life."""
+    """`snapshot` carries everything; `run` carries the runs that changed; `beat` only proves life.
+
+    `left`: runs that the pod may still take (None: any number); at 0 it is used up, and goes once they have ended.
+    """
 
     kind: Literal["snapshot", "run", "beat"]
     boot_id: str
     slots: int
     busy: int
     draining: bool = False
+    left: int | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     runs: tuple[RunHeld, ...] = ()
 

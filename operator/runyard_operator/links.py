@@ -34,6 +34,9 @@ BUSY_COALESCED = 1.0
 SILENCE_COALESCED = 1.0
 """Seconds after which a pod that broke off is shown as not ready: most are back by then."""
 
+QUEUE_COALESCED = 0.1
+"""Seconds after which a queue that has grown or is empty is looked at: pods may be missing or too many."""
+
 log = structlog.get_logger()
 
 
@@ -50,15 +53,18 @@ class Runtime(Protocol):
 @dataclass
 class PodLink:
     """What is known of one pod from itself. `heard`: its first snapshot is in. `boots`: lives of its server.
-    `connected`: its status stream is open. `retired`: pods of a newer template take its place."""
+    `connected`: its status stream is open, since `connected_since`. `retired`: it gets no new runs, for it is to go.
+    `outdated`: the Agent's template is another by now."""
 
     pod: PodView
     client: Runtime
     slots: PodSlots = field(default_factory=PodSlots)
     heard: bool = False
     connected: bool = False
+    connected_since: datetime | None = None
     draining: bool = False
     retired: bool = False
+    outdated: bool = False
     boot_id: str = ""
     boots: int = 0
     graphs: tuple[str, ...] = ()
@@ -75,7 +81,7 @@ class PodLink:
     def usable(self) -> bool:
         """Takes new runs."""
         leaving = self.draining or self.retired or self.pod.draining or self.pod.deleting
-        return self.connected and not leaving
+        return self.connected and not leaving and not self.slots.spent
 
     def hold(self, run: RunHeld, at: float) -> None:
         """Notes a run that the pod reported, by stream or as an answer; an older attempt changes nothing."""
@@ -109,7 +115,7 @@ class Links:
         wake_agent: Callable[[Key, float], None],
         now: Callable[[], datetime],
     ) -> None:
-        self.waiting = Waiting()
+        self.waiting = Waiting(now=now, changed=lambda agent: wake_agent(agent, QUEUE_COALESCED))
         self._connect = connect
         self._wake_thread = wake_thread
         self._wake_agent = wake_agent
@@ -174,11 +180,21 @@ class Links:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def reserve(self, agent: Key, thread: Key, run_id: str) -> PodLink | None:
-        """Takes a free slot for a run on the least loaded usable pod. None: there is none; it has a place in line."""
-        pods = {link.pod.name: link for link in self.of_agent(agent) if link.usable}
+    def reserve(
+        self, agent: Key, thread: Key, run_id: str, *, graph_id: str | None = None, template: str | None = None
+    ) -> PodLink | None:
+        """Takes a free slot for a run on the least loaded usable pod. None: there is none; it has a place in line.
+
+        Pods that serve `graph_id` come into question, if there is one; among them first those of `template` (None: of
+        the Agent's present one), then the others.
+        """
+        usable = [link for link in self.of_agent(agent) if link.usable]
+        serving = [link for link in usable if graph_id in link.graphs] or usable
+        pods = {link.pod.name: link for link in serving}
         free = sum(link.slots.free for link in pods.values())
-        name = least_loaded((name, link.slots) for name, link in pods.items())
+        first = {n: one for n, one in pods.items() if one.pod.hash8 == template or not (template or one.outdated)}
+        name = least_loaded((n, one.slots) for n, one in first.items())
+        name = name or least_loaded((n, one.slots) for n, one in pods.items())
         if name is None or not self.waiting.may_take(agent, thread, free):
             self.waiting.join(agent, thread)
             return None
@@ -234,7 +250,7 @@ class Links:
         """It takes no runs until it speaks again. One that can't be reached for a while holds no run that only it knows
         of, or the lease will tell."""
         if link.connected:
-            link.connected = False
+            link.connected, link.connected_since = False, None
             self._note_usable(link.agent)
             self._wake_agent(link.agent, SILENCE_COALESCED)
         if failures == len(RECONNECT) and link.unheard_since is not None:
@@ -249,12 +265,12 @@ class Links:
             self._snapshot(link, message, opened)
         for run in message.runs:
             self._run(link, run)
-        was_draining, was_free = link.draining, link.slots.free
-        link.draining, link.slots.capacity = message.draining, message.slots
+        was_leaving, was_free = (link.draining, link.slots.spent), link.slots.free
+        link.draining, link.slots.capacity, link.slots.left = message.draining, message.slots, message.left
         link.slots.full = False
         if link.slots.free != was_free or message.kind != "beat":
             self.wake_waiting(link.agent)
-        if message.kind == "snapshot" or was_draining != message.draining:
+        if message.kind == "snapshot" or was_leaving != (link.draining, link.slots.spent):
             self._note_usable(link.agent)
             self._wake_agent(link.agent, 0.0)
         elif message.kind == "run":
@@ -272,6 +288,7 @@ class Links:
             link.drop(run_id)
             self._wake_thread(Key(link.pod.namespace, thread))
         link.heard, link.connected, link.unheard_since = True, True, None
+        link.connected_since = link.connected_since or self._now()
         if first:
             log.info("pod joined", pod=link.pod.name, agent=link.pod.agent, slots=message.slots, held=len(reported))
             self.wake_all_waiting(link.agent)

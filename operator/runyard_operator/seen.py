@@ -6,6 +6,7 @@ because a pod in a shape that we don't know must not stop the reconcile of the o
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from runyard_api.agent import Agent
@@ -70,6 +71,15 @@ class PodView:
     @property
     def draining(self) -> bool:
         return ANNOTATION_DRAINING in self.metadata.annotations
+
+    @property
+    def draining_since(self) -> datetime | None:
+        """Since when it is marked as draining; None: it isn't, or the mark doesn't say, because a person made it."""
+        try:
+            since = datetime.fromisoformat(self.metadata.annotations.get(ANNOTATION_DRAINING, ""))
+        except ValueError:
+            return None
+        return since if since.tzinfo is not None else None
 
     @property
     def deleting(self) -> bool:

@@ -4,20 +4,23 @@ The pod's answer is truth: a reservation only bridges the time between our decis
 `links` (what pods hold), `runs.apply` (reserves, releases) and the wake-up of waiting threads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from runyard_operator.workqueue import Key
 
 
 @dataclass
 class PodSlots:
-    """Slots of one pod. `full`: it refused a run since it last reported its load."""
+    """Slots of one pod. `full`: it refused a run since it last reported its load. `left`: runs that it may still take,
+    by its own last word and what it took since; None: any number."""
 
     capacity: int = 0
     running: set[str] = field(default_factory=set)
     reserved: set[str] = field(default_factory=set)
     full: bool = False
+    left: int | None = None
 
     @property
     def busy(self) -> int:
@@ -25,7 +28,22 @@ class PodSlots:
 
     @property
     def free(self) -> int:
-        return 0 if self.full else max(0, self.capacity - self.busy)
+        if self.full:
+            return 0
+        free = self.capacity - self.busy
+        if self.left is not None:
+            free = min(free, self.left - len(self.reserved - self.running))
+        return max(0, free)
+
+    @property
+    def spent(self) -> bool:
+        """It took as many runs as it may."""
+        return self.left is not None and self.left <= 0
+
+    def took_one(self) -> None:
+        """It said that it took a run: one less, until it tells its load again."""
+        if self.left is not None:
+            self.left -= 1
 
 
 def least_loaded(pods: Iterable[tuple[str, PodSlots]]) -> str | None:
@@ -35,14 +53,21 @@ def least_loaded(pods: Iterable[tuple[str, PodSlots]]) -> str | None:
 
 
 class Waiting:
-    """Threads that wait for a slot of an Agent, first come first served."""
+    """Threads that wait for a slot of an Agent, first come first served.
 
-    def __init__(self) -> None:
-        self._queues: dict[Key, dict[Key, None]] = {}
+    `changed` is called with the Agent when its queue became longer or empty; `now` dates the places.
+    """
+
+    def __init__(self, *, now: Callable[[], datetime], changed: Callable[[Key], None]) -> None:
+        self._now, self._changed = now, changed
+        self._queues: dict[Key, dict[Key, datetime]] = {}
 
     def join(self, agent: Key, thread: Key) -> None:
         """Takes a place at the end, unless the thread has one."""
-        self._queues.setdefault(agent, {}).setdefault(thread)
+        queue = self._queues.setdefault(agent, {})
+        if thread not in queue:
+            queue[thread] = self._now()
+            self._changed(agent)
 
     def leave(self, agent: Key, thread: Key) -> None:
         queue = self._queues.get(agent)
@@ -50,6 +75,15 @@ class Waiting:
             del queue[thread]
             if not queue:
                 del self._queues[agent]
+                self._changed(agent)
+
+    def count(self, agent: Key) -> int:
+        """How many threads wait: each has one run that could begin."""
+        return len(self._queues.get(agent, ()))
+
+    def since(self, agent: Key, thread: Key) -> datetime | None:
+        """When the thread took its place; None: it has none."""
+        return self._queues.get(agent, {}).get(thread)
 
     def may_take(self, agent: Key, thread: Key, free: int) -> bool:
         """Whether one of `free` slots is this thread's: fewer than `free` others came before it."""

@@ -148,8 +148,9 @@ async def _stop(world: World, action: Stop) -> float | None:
 
 async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None:
     """Starts the run on a pod, then writes that down; if it has ended by now, one patch says both."""
-    outcome = await start(world, thread, action)
     seen = action.seen
+    before = world.memory.of(seen.run.run_id).template
+    outcome = await start(world, thread, action)
     if outcome.wait:
         return await _wait(world, thread, seen, "waits for a free slot")
     if outcome.row_gone:
@@ -164,6 +165,9 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     if outcome.held is None or outcome.link is None:
         return outcome.again
     held = outcome.held
+    if before not in (None, outcome.link.pod.hash8) and not seen.gone:
+        note = f"attempt {action.attempt} runs on another template of the Agent than the one before"
+        await objects.tell(world, seen.run, "TemplateChanged", note)
     bound = RunSeen(seen.run, gone=seen.gone, pod=outcome.link.pod.name, held=held, used=action.attempt)
     if bound.ended_on_pod:
         await ends.record_end(world, RecordEnd(bound, End(held.state, held.error, held.rolled_back)))

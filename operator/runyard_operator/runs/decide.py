@@ -99,12 +99,16 @@ class _Thread:
         if (action := one.run.cancel_action) is not None:
             self.actions.append(Refuse(one, RunReason.CANCELLED, f"cancelled ({action}) before it was admitted"))
             return
-        chosen, problem = _graph(one.run.spec.graph_id, self._agent(one).agent)
+        agent = self._agent(one)
+        if agent.agent is not None and agent.agent.deleting:
+            self.actions.append(Refuse(one, RunReason.AGENT_DELETED, _deleted(agent.name)))
+            return
+        chosen, problem = _graph(one.run.spec.graph_id, agent.agent)
         if problem is not None:
             self.actions.append(Refuse(one, RunReason.UNKNOWN_GRAPH, problem))
         elif chosen is not None:
             self.actions.append(Admit(one, chosen))
-        elif (end := self._overdue(one)) is not None:
+        elif (end := self._overdue(one, None)) is not None:
             assert end.error is not None
             self.actions.append(Refuse(one, end.reason or RunReason.AGENT_NOT_READY, end.error.message))
 
@@ -131,17 +135,20 @@ class _Thread:
             self.actions.append(Wait(one, "waits for a pod to report what it runs"))
         elif agent.unusable_since is None:
             self.actions.append(Dispatch(one, one.used + 1))
-        elif (end := self._overdue(one)) is not None:
+        elif agent.agent is not None and agent.agent.deleting:
+            self.actions.append(EndUnheld(one, _failed(RunReason.AGENT_DELETED, _deleted(agent.name))))
+        elif (end := self._overdue(one, agent.waits_since or self.now)) is not None:
             self.actions.append(EndUnheld(one, end))
         else:
             self.actions.append(Wait(one, _not_ready(agent)[1]))
 
-    def _overdue(self, one: RunSeen) -> End | None:
-        """How the run ends if its Agent had no usable pod for too long; otherwise looks again when that will be."""
+    def _overdue(self, one: RunSeen, wanted: datetime | None) -> End | None:
+        """How the run ends if its Agent had no usable pod for too long; otherwise looks again when that will be.
+        `wanted`: since when it wants one, if that isn't all its life: an Agent at zero wasn't broken before."""
         agent = self._agent(one)
         created = one.run.metadata.creation_timestamp or self.now
         seconds = agent.agent.spec.pending_deadline_seconds if agent.agent else self.unknown_agent_seconds
-        deadline = max(created, agent.unusable_since or created) + timedelta(seconds=seconds)
+        deadline = max(created, agent.unusable_since or created, wanted or created) + timedelta(seconds=seconds)
         if deadline > self.now:
             self._look_again(deadline)
             return None
@@ -208,6 +215,10 @@ def _cancel_reason(one: RunSeen) -> str:
     return (cancel.reason or "cancelled") if cancel else "a newer run of the thread replaces it"
 
 
+def _deleted(agent: str) -> str:
+    return f"Agent {agent!r} is being deleted"
+
+
 def _not_ready(seen: AgentSeen) -> tuple[str, str]:
     """Error word and sentence for a run whose Agent has no usable pod."""
     if seen.agent is None:
@@ -220,7 +231,7 @@ def _not_ready(seen: AgentSeen) -> tuple[str, str]:
 
 def _graph(wanted: str | None, agent: Agent | None) -> tuple[str | None, str | None]:
     """(graph to execute, None), (None, why none can be), or (None, None) while the Agent's graphs aren't known."""
-    known = sorted(agent.spec.graphs or agent.status.graphs) if agent else []
+    known = sorted({*(agent.spec.graphs or ()), *agent.status.graphs}) if agent else []
     if not known:
         return wanted, None
     if wanted is None:

@@ -8,6 +8,7 @@ from runyard_api.conditions import RunReason
 from runyard_api.crd import Manifest
 from runyard_api.errors import NotFound
 from runyard_api.internal import RunError
+from runyard_api.names import template_hash_of
 from runyard_api.run import Run
 from runyard_api.states import RunState
 from runyard_operator.links import PodLink
@@ -79,6 +80,7 @@ async def record_loss(world: World, action: RecordLoss) -> None:
         await objects.tell(world, run, "PodLost", f"attempt {attempt}: {action.lost.message}", warning=True)
     memory = world.memory.of(run.run_id)
     memory.unanswered, memory.used, memory.stopping = None, attempt, None
+    memory.template = memory.template or template_hash_of(seen.pod or "")
     link = world.links.get(run.metadata.namespace, seen.pod or "")
     if link is not None:
         link.drop(run.run_id)

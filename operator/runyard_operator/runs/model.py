@@ -51,11 +51,13 @@ class RunSeen:
 @dataclass(frozen=True)
 class AgentSeen:
     """The Agent a run names (None: there is none), its pods in short. `unusable_since`: no pod takes runs since then.
+    `waits_since`: when the thread took a place in its queue (None: it has none).
     `hold_until`: until then a pod that was there before us may still tell of runs it has."""
 
     name: str
     agent: Agent | None
     unusable_since: datetime | None = None
+    waits_since: datetime | None = None
     hold_until: datetime | None = None
 
 

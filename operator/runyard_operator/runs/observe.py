@@ -27,7 +27,7 @@ async def observe(world: World, thread: Key) -> Observed:
     return Observed(
         thread=thread,
         runs=tuple(seen),
-        agents={name: await _agent(world, Key(thread.namespace, name), seen) for name in names},
+        agents={name: await _agent(world, thread, name, seen) for name in names},
         strays=tuple((link.pod.name, held) for run_id, (link, held) in holders.items() if run_id not in known),
     )
 
@@ -96,8 +96,9 @@ def _lost_pod(pod: PodView | None, *, absent: bool = False) -> Lost | None:
     return Lost(f"pod {pod.name} ended ({why}{code})", failure=not disrupted)
 
 
-async def _agent(world: World, key: Key, runs: list[RunSeen]) -> AgentSeen:
+async def _agent(world: World, thread: Key, name: str, runs: list[RunSeen]) -> AgentSeen:
     """The Agent; its absence is confirmed only when an unfinished run depends on it."""
+    key = Key(thread.namespace, name)
     agent = world.caches.agents.get(*key)
     if agent is None and any(r.run.spec.agent_name == key.name and not r.run.state.finished for r in runs):
         agent = await world.confirmed_agent(*key)
@@ -105,5 +106,6 @@ async def _agent(world: World, key: Key, runs: list[RunSeen]) -> AgentSeen:
         name=key.name,
         agent=agent,
         unusable_since=world.links.unusable_since(key),
+        waits_since=world.links.waiting.since(key, thread),
         hold_until=world.links.hold_until(key),
     )

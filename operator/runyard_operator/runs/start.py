@@ -57,7 +57,8 @@ async def start(world: World, thread: Key, action: Dispatch) -> Outcome:
             if link is None:
                 return Outcome(again=world.memory.retry_in(run.run_id))
         else:
-            link = world.links.reserve(agent, thread, run.run_id)
+            template = world.memory.of(run.run_id).template
+            link = world.links.reserve(agent, thread, run.run_id, graph_id=run.spec.graph_id, template=template)
             if link is None:
                 return Outcome(wait=True)
         outcome = await _ask(world, link, action)
@@ -104,8 +105,10 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
     except RunyardError:
         _take_back(world, link, run_id, memory)
         raise
-    memory.unanswered, memory.used, memory.retries = None, action.attempt, 0
+    memory.unanswered, memory.used, memory.retries, memory.template = None, action.attempt, 0, link.pod.hash8
     memory.started = memory.started or run.status.start_time or world.now()
+    if answer.started and run_id not in link.held:
+        link.slots.took_one()
     link.hold(answer.run, asyncio.get_running_loop().time())
     link.slots.reserved.discard(run_id)
     return Outcome(link=link, held=link.held[run_id])

@@ -38,7 +38,7 @@ ROLLED_BACK = End(RunState.INTERRUPTED, rolled_back=True, reason=RunReason.CANCE
 
 
 def unusable(since: datetime = NOW, **status: Any) -> AgentSeen:
-    return AgentSeen("hello", agent(status=status), unusable_since=since)
+    return AgentSeen("hello", agent(status=status), unusable_since=since, waits_since=since)
 
 
 def plan(*runs: RunSeen, hello: AgentSeen = USABLE, strays: Any = ()) -> Plan:
@@ -260,9 +260,26 @@ def test_the_deadline_of_a_young_run_counts_from_its_creation() -> None:
     assert plan(one, hello=unusable(ago(500))).due == ago(10) + timedelta(seconds=120)
 
 
+def test_the_deadline_of_a_run_counts_from_when_it_first_wanted_a_pod() -> None:
+    one = RunSeen(run(created=ago(500)))
+    behind_others_until_now = AgentSeen("hello", agent(), unusable_since=ago(900), waits_since=ago(3))
+    assert plan(one, hello=behind_others_until_now).due == ago(3) + timedelta(seconds=120)
+    not_in_the_queue_yet = AgentSeen("hello", agent(), unusable_since=ago(900))
+    assert plan(one, hello=not_in_the_queue_yet).due == NOW + timedelta(seconds=120)
+
+
+def test_a_run_that_waits_for_an_agent_that_is_deleted_ends_at_once() -> None:
+    deleted = agent()
+    meta = deleted.metadata.model_copy(update={"deletion_timestamp": NOW})
+    one = RunSeen(run())
+    made = plan(one, hello=AgentSeen("hello", deleted.model_copy(update={"metadata": meta}), unusable_since=NOW))
+    error = RunError(error="AgentDeleted", message="Agent 'hello' is being deleted")
+    assert made.actions == (EndUnheld(one, End(RunState.ERROR, error, reason=RunReason.AGENT_DELETED)),)
+
+
 def test_a_run_of_an_unknown_agent_ends_after_a_bounded_wait() -> None:
     one = RunSeen(run(created=ago(120)))
-    made = plan(one, hello=AgentSeen("hello", None, unusable_since=ago(500)))
+    made = plan(one, hello=AgentSeen("hello", None, unusable_since=ago(500), waits_since=ago(120)))
     error = RunError(error="UnknownAgent", message="Agent 'hello' doesn't exist")
     assert made.actions == (EndUnheld(one, End(RunState.ERROR, error, reason=RunReason.UNKNOWN_AGENT)),)
 

@@ -88,7 +88,7 @@ def test_a_run_goes_to_the_pod_with_the_most_free_slots() -> None:
 
 def test_threads_get_slots_in_the_order_in_which_they_began_to_wait() -> None:
     agent, first, second, late = Key("ns", "hello"), Key("ns", "1"), Key("ns", "2"), Key("ns", "3")
-    waiting = Waiting()
+    waiting = Waiting(now=lambda: NOW, changed=lambda _: None)
     waiting.join(agent, first)
     waiting.join(agent, second)
     waiting.join(agent, first)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from psycopg import Connection, sql
+from psycopg import Connection, errors, sql
 
 CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime")}
 """Table -> principals that get no access at all: graph code runs with the runtime's role."""
@@ -35,7 +35,10 @@ def role_of(principal: str, url: str) -> Role:
 
 
 def apply_roles(connection: Connection, roles: list[Role]) -> None:
-    """Creates or updates the roles and sets their rights, in one transaction. Safe to run again."""
+    """Creates or updates the roles and sets their rights, in one transaction. Safe to run again.
+
+    Raises ValueError for a role of another release and for an owner who may not create roles.
+    """
     with connection.transaction():
         # Two Jobs at once would both find a role missing; the second waits here.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('runyard-roles'))")
@@ -45,9 +48,20 @@ def apply_roles(connection: Connection, roles: list[Role]) -> None:
 
 
 def _make(connection: Connection, role: Role) -> None:
-    known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role.name,)).fetchone()
+    mark = f"Runyard, database {connection.info.dbname}"
+    query = "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s"
+    known = connection.execute(query, (role.name,)).fetchone()
+    # Roles are the whole server's: a second release with the same prefix would change the first one's passwords.
+    if known and known[0] not in (None, mark):
+        raise ValueError(f"the role {role.name} is in use ({known[0]}); set database.rolePrefix to another prefix")
     verb = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}") if known else sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-    connection.execute(verb.format(sql.Identifier(role.name), sql.Literal(role.password)))
+    name = sql.Identifier(role.name)
+    try:
+        connection.execute(verb.format(name, sql.Literal(role.password)))
+        connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(mark)))
+    except errors.InsufficientPrivilege as error:
+        owner = connection.info.user
+        raise ValueError(f"the database's owner may not create roles: ALTER ROLE {owner} CREATEROLE") from error
 
 
 def _grant(connection: Connection, role: Role) -> None:

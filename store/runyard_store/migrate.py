@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.rows import DictRow
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest revision in migrations/versions: what services of this version need."""
 
 _LOCK_ID = 7_268_390_122
@@ -46,13 +46,17 @@ def migrate(url: str) -> None:
 
 
 async def require_schema(db: Database) -> None:
-    """Raises Unavailable unless the database has this version's schema."""
+    """Raises Unavailable unless the database has this version's schema or a newer one.
+
+    Newer is fine: a migration only adds, and what two versions back still use is removed later. So the pods of an
+    older image start, and serve, while and after a release is upgraded.
+    """
     try:
         async with db.read() as connection:
             found = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar_one_or_none()
     except Unavailable as error:
         raise Unavailable(f"the database's schema can't be read ({error.detail}); has runyard-migrate run?") from error
-    if found != REVISION:
+    if found is None or int(found) < int(REVISION):
         raise Unavailable(f"the database has schema {found}, this version needs {REVISION}: run runyard-migrate")
 
 

@@ -12,14 +12,14 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from langgraph.graph import START, StateGraph
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.store_rows import claimed, finish_of, stored_run
 
 from runyard_api.errors import Unavailable
 from runyard_store.checkpoints import Checkpointers, open_checkpointers
 from runyard_store.database import Database, open_database
-from runyard_store.migrate import migrate, require_schema
+from runyard_store.migrate import REVISION, migrate, require_schema
 from runyard_store.runs import count_runs, get_run
 from runyard_store.tables import metadata
 from runyard_store.threads import get_thread
@@ -57,6 +57,15 @@ async def test_two_migrations_at_once_both_succeed(postgres: PostgresServer) -> 
     database = await open_database(url)
     await require_schema(database)
     await database.close()
+
+
+@pytest.mark.parametrize(("revision", "fits"), [("0000", False), (REVISION, True), ("9999", True)])
+async def test_a_newer_schema_fits_and_an_older_one_does_not(url: str, db: Database, revision: str, fits: bool) -> None:
+    async with db.single() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": revision})
+    expected = contextlib.nullcontext() if fits else pytest.raises(Unavailable, match=f"schema {revision}")
+    with expected:
+        await require_schema(db)
 
 
 async def test_an_empty_database_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ lint-code: $(VENV)/.dev ## Format, ruff, mypy --strict, layers, generated CRDs, 
 	MYPYPATH=hack/images $(BIN)/mypy hack/images/runyard_images
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate_crds.py --check
+	$(BIN)/python hack/generate_values.py --check
 	hack/check_locks.sh
 
 lint-chart: ## Lint the Helm chart
@@ -69,6 +70,9 @@ lint-chart: ## Lint the Helm chart
 format: $(VENV)/.dev ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+hooks: $(VENV)/.dev ## Check each commit and push in this clone (.pre-commit-config.yaml)
+	$(BIN)/pre-commit install
 
 crds: $(VENV)/.dev ## Generate crds/ from the models
 	$(BIN)/python hack/generate_crds.py
@@ -112,5 +116,5 @@ $(VENV)/.dev: requirements.lock pyproject.toml hack/venv.sh
 $(VENV)/.embedded: requirements/embedded.lock pyproject.toml hack/venv.sh
 	@hack/venv.sh requirements/embedded.lock $@
 
-.PHONY: help demo test venv bench lint lint-code lint-chart format crds lock images clean binaries
+.PHONY: help demo test venv bench lint lint-code lint-chart format hooks crds lock images clean binaries
 .PHONY: cluster-up cluster-down cluster-deps $(addprefix test-,$(LAYERS))

@@ -1,5 +1,6 @@
 """Threads: create, read, and what a state update leaves in the row. Called by gateway and runtime."""
 
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -120,10 +121,19 @@ async def insert_thread(
             run_seq=0,
             unfinished=0,
         ),
-        **parameters(thread_leases, thread_id=thread_id, epoch=0, attempt=0, claimed_ms=0, last_base=0),
+        **parameters(thread_leases, thread_id=thread_id, epoch=first_epoch(), attempt=0, claimed_ms=0, last_base=0),
     }
     made, _ = await _INSERT[db.kind].execute(db.kind, connection, values)
     return made == 1
+
+
+def first_epoch() -> int:
+    """Where the epochs of a new lease begin: at a random one of 2^38 blocks of 2^24.
+
+    A thread of the same id may have been deleted while an attempt of it was at work. The fence compares for equality,
+    so what counts is that the new thread's epochs are none of the old one's.
+    """
+    return secrets.randbits(38) << 24
 
 
 def _new_row(

@@ -91,6 +91,21 @@ async def test_nobody_writes_to_a_deleted_thread(db: Database, savers: Checkpoin
     assert set((await contents(db, claim)).values()) == {0}
 
 
+async def test_a_thread_made_again_is_closed_to_attempts_of_the_old_one(db: Database, savers: Checkpointers) -> None:
+    old = await finished_thread(db, savers)
+    for _ in range(5):
+        await delete_thread(db, old.run.thread_id)
+        new = await claimed(db, await stored_run(db, old.run.thread_id))
+        assert new.epoch != old.epoch
+        with pytest.raises(Fenced):
+            await write_checkpoint(savers, old)
+        with pytest.raises(Fenced):
+            await event_log.append(db, new.run.run_id, old.run.thread_id, old.epoch, events(old, 3))
+        with pytest.raises(Fenced):
+            await finish_run(db, finish_of(old))
+        await finish_run(db, finish_of(new))
+
+
 async def test_a_thread_with_an_unfinished_run_stays(db: Database, savers: Checkpointers) -> None:
     claim = await finished_thread(db, savers)
     waiting = await stored_run(db, claim.run.thread_id)

@@ -42,11 +42,6 @@ def test_namespaces_can_be_somebody_elses(helm: Helm) -> None:
     assert of_kind(rendered, "Role")["runyard-operator"]["metadata"]["namespace"] == "theirs"
 
 
-def test_nothing_gets_in_or_out_of_a_sandbox_by_default(rendered: Rendered) -> None:
-    (policy,) = of_kind(rendered, "NetworkPolicy").values()
-    assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-
-
 def test_the_migration_is_no_hook_and_a_new_job_in_every_revision(helm: Helm) -> None:
     def migration(*arguments: str) -> dict[str, Any]:
         jobs = of_kind(helm.objects(*arguments), "Job")
@@ -87,6 +82,14 @@ def test_every_value_reaches_the_objects_it_is_for(helm: Helm) -> None:
         "example.com/team: databases",
         "example.com/team: jobs",
         "disk: slow",
+        "cidr: 198.51.100.7/32",
+        "port: 8443",
+        "port: 8444",
+        "port: 5353",
+        "kubernetes.io/metadata.name: openshift-dns",
+        "kubernetes.io/metadata.name: monitoring",
+        "kubernetes.io/metadata.name: ingress",
+        "kubernetes.io/metadata.name: models",
     ):
         assert expected in text, expected
 

@@ -68,8 +68,8 @@ def test_what_hooks_may_do_goes_when_they_have_succeeded(rendered: Rendered) -> 
 def test_agent_pods_are_removed_after_an_uninstall_that_keeps_their_namespace(helm: Helm) -> None:
     assert rights(helm.objects(), "runyard-cleanup") == {"pods": {"list", "delete"}}
     # In a namespace that goes away nothing can be created, and everything goes with it.
-    assert "cleanup" not in helm.text("--set", "namespaces.keep=false")
-    assert "cleanup" in helm.text("--set", "namespaces.keep=false,namespaces.create=false")
+    assert "runyard_kube.cleanup" not in helm.text("--set", "namespaces.keep=false")
+    assert "runyard_kube.cleanup" in helm.text("--set", "namespaces.keep=false,namespaces.create=false")
 
 
 def test_templates_hold_no_secret_and_rendering_twice_gives_the_same(helm: Helm, rendered: Rendered) -> None:

@@ -44,12 +44,8 @@ def test_everything_yaml_sets_no_default() -> None:
     files = [yaml.safe_load(path.read_text()) for path in (CHART / "values.yaml", EVERYTHING)]
     same = {path for path in listed - {UNUSED} if at(files[0], path) == at(files[1], path)}
     # A default that other values of everything.yaml need, or whose opposite leaves out what it sets.
-    assert same == {
-        ".crds.enabled",
-        ".namespaces.create",
-        ".postgres.enabled",
-        ".database.external.secretName",
-    }
+    needed = (".crds.enabled", ".namespaces.create", ".postgres.enabled", ".networkPolicies.enabled")
+    assert same <= {*needed, ".database.external.secretName", ".gateway.oidc.issuer"}
 
 
 def at(values: Any, path: str) -> Any:
@@ -93,6 +89,13 @@ REFUSED = {
         "/gateway/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0",
         "'topologyKey'",
     ),
+    "an address range that is none": (
+        "networkPolicies.agents.except={10.0.0.0}",
+        "/networkPolicies/agents/",
+        "pattern",
+    ),
+    "a peer that is none": ("networkPolicies.gateway.from[0].cidr=10.0.0.0/8", "/from/0'", "'cidr' not allowed"),
+    "a port that is a name": ("networkPolicies.dns.ports={dns}", "/networkPolicies/dns/ports/0", "want integer"),
     "no external database": ("postgres.enabled=false", "database.external.secretName", "is needed"),
     "two external databases": (
         "database.external.secretName=a,database.external.url=postgresql://o:p@h/d",

@@ -5,7 +5,8 @@
 {{- define "runyard.postgres.name" -}}{{ .Release.Name }}-postgres{{- end }}
 {{- define "runyard.keysJob.name" -}}{{ .Release.Name }}-keys{{- end }}
 {{- define "runyard.migration.name" -}}{{ .Release.Name }}-migration{{- end }}
-{{- define "runyard.sandboxesPolicy.name" -}}{{ .Release.Name }}-default-deny{{- end }}
+{{- define "runyard.defaultDeny.name" -}}{{ .Release.Name }}-default-deny{{- end }}
+{{- define "runyard.agentPods.name" -}}{{ .Release.Name }}-agent-pods{{- end }}
 {{- define "runyard.cleanup.name" -}}{{ .Release.Name }}-cleanup{{- end }}
 
 {{/* "true" where the agents namespace outlives the release, and with it what must be cleaned up. */}}

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from psycopg import Connection, errors, sql
 
-CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime")}
+CLOSED: Mapping[str, tuple[str, ...]] = {"api_keys": ("operator", "runtime"), "agent_graphs": ("runtime",)}
 """Table -> principals that get no access at all: graph code runs with the runtime's role."""
 READ_ONLY = ("alembic_version",)
 APPEND_ONLY: Mapping[str, Mapping[str, tuple[str, ...]]] = {"api_keys": {"gateway": ("revoked_at",)}}

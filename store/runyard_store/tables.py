@@ -126,6 +126,15 @@ api_keys = Table(
     Column("revoked_at", UtcDateTime),
 )
 
+agent_graphs = Table(
+    "agent_graphs",
+    metadata,
+    Column("agent_name", Text, primary_key=True),
+    Column("template_hash", Text, primary_key=True),
+    Column("graphs", JsonText, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+)
+
 lg_checkpoints = table(
     "checkpoints",
     column("thread_id", Text),

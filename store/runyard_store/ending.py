@@ -1,4 +1,5 @@
-"""Steps shared by the ways a run ends without its runtime's own finish: used by runs.py and finish.py in a transaction.
+"""Steps shared by the ways a run ends without its runtime's own finish: used by unheld.py and finish.py inside their
+transactions.
 
 Every writer locks in one order: lease, run, thread. Creating a run locks the thread alone.
 """

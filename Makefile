@@ -4,10 +4,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CLUSTER := $(PYTHON) hack/cluster
+CLUSTER ?= $(PYTHON) hack/cluster
 LAYERS := unit contract integration chart e2e
 REPORTS := out/tests
-PACKAGES := $(foreach folder,api kube store clients operator runtime gateway cli,$(wildcard $(folder)/runyard_*))
+PACKAGES := $(foreach folder,api kube store clients process operator runtime gateway cli,$(wildcard $(folder)/runyard_*))
 export PYTHON
 
 help: ## List the targets

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from runyard_cluster import build, deps, logs, machines, policy, standalone, supervisor, up
+from runyard_cluster import build, deps, kind, logs, machines, policy, standalone, supervisor, up
+from runyard_cluster.containers import kill_container
 from runyard_cluster.errors import ClusterError
 from runyard_cluster.load import load
 from runyard_cluster.settings import CONTROL_PLANE, Settings, read_settings
@@ -20,6 +21,7 @@ EPILOG = """environment:
   RUNYARD_CLUSTER_BIN    a folder of ready binaries, instead of the ones that `build` makes
   XDG_CACHE_HOME         binaries are kept in runyard/cluster below it (default ~/.cache)"""
 
+PROVIDERS = ("native", "kind")
 Verb = Callable[[Settings, argparse.Namespace], int]
 
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     verb: Verb = options.verb
     try:
-        return verb(read_settings(), options)
+        return kind.main(read_settings(), options) if options.provider == "kind" else verb(read_settings(), options)
     except ClusterError as error:
         print(f"cluster: {error}", file=sys.stderr)
     except BrokenPipeError:  # whoever read our output has read enough
@@ -47,11 +49,17 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of every verb."""
     shape = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser("cluster", description=DESCRIPTION, epilog=EPILOG, formatter_class=shape)
+    top.add_argument(
+        "--provider",
+        choices=PROVIDERS,
+        default=PROVIDERS[0],
+        help="native (default): as said above; kind: Kubernetes in docker, see hack/kind.yaml",
+    )
     verbs = top.add_subparsers(metavar="VERB", required=True)
 
     def add(name: str, verb: Verb, help_: str) -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=help_, description=help_[0].upper() + help_[1:] + ".")
-        added.set_defaults(verb=verb)
+        added.set_defaults(verb=verb, name=name)
         return added
 
     start = add(
@@ -69,8 +77,12 @@ def parser() -> argparse.ArgumentParser:
     log.add_argument("component", help="for example kubelet, kube-apiserver, supervisor")
     log.add_argument("--node", help=f"on which machine: a node or {CONTROL_PLANE} (default: the first that has it)")
     log.add_argument("-f", "--follow", action="store_true", help="go on with what is logged from now")
-    add("kill-node", _kill_node, "kill a node like a power cut").add_argument("name")
-    add("start-node", _start_node, "start a killed node again and wait until it is Ready").add_argument("name")
+    add("kill-node", _kill_node, "kill a node like a power cut").add_argument("node")
+    add("start-node", _start_node, "start a killed node again and wait until it is Ready").add_argument("node")
+    crash = add("kill-container", _kill_container, "kill a container's process with SIGKILL, like a crash")
+    crash.add_argument("pod")
+    crash.add_argument("-n", "--namespace", default="default", help="the pod's (default: %(default)s)")
+    crash.add_argument("--container", help="default: the pod's first")
     switch = add("policy", _policy, "switch NetworkPolicy enforcement on all nodes on or off")
     switch.add_argument("state", choices=("on", "off"))
     lone = add("apiserver", _apiserver, "start or end an API server without nodes (no root needed; several may run)")
@@ -119,13 +131,18 @@ def _logs(settings: Settings, options: argparse.Namespace) -> int:
 
 def _kill_node(settings: Settings, options: argparse.Namespace) -> int:
     with up.changing():
-        up.kill_node(settings, options.name)
+        up.kill_node(settings, options.node)
     return 0
 
 
 def _start_node(settings: Settings, options: argparse.Namespace) -> int:
     with up.changing():
-        up.start_node(settings, options.name)
+        up.start_node(settings, options.node)
+    return 0
+
+
+def _kill_container(settings: Settings, options: argparse.Namespace) -> int:
+    kill_container(settings, options.namespace, options.pod, options.container)
     return 0
 
 

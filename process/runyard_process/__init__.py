@@ -1,0 +1,1 @@
+"""What every service's process does the same way: read its settings, write its logs."""

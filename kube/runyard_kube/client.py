@@ -215,7 +215,7 @@ class KubeClient:
         items: list[Manifest] = []
         while True:
             page = await self._json(_Call("GET", resource.path(namespace), query=query, accept=accept))
-            items += page["items"]
+            items += page["items"] or ()  # null where a list of metadata is empty
             head = page["metadata"]
             if not head.get("continue"):
                 return Listing(items, head["resourceVersion"])

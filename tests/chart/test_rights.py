@@ -2,21 +2,10 @@
 
 from typing import Any
 
-from tests.chart.conftest import Helm, Rendered, containers, pods
-
-WATCH = {"get", "list", "watch"}
-
-
-def rights(rendered: Rendered, name: str) -> dict[str, set[str]]:
-    """Resource (with group and names, where given) -> verbs, of the Role with this name."""
-    (role,) = [found for found in rendered if found["kind"] == "Role" and found["metadata"]["name"] == name]
-    found: dict[str, set[str]] = {}
-    for rule in role["rules"]:
-        for resource in rule["resources"]:
-            for only in rule.get("resourceNames", [""]):
-                key = "/".join(part for part in (rule["apiGroups"][0], resource) if part) + (f" {only}" if only else "")
-                found.setdefault(key, set()).update(rule["verbs"])
-    return found
+import pytest
+from tests.chart.conftest import EVERYTHING, Helm, Rendered, containers, pods
+from tests.chart.principals import PRINCIPALS, rows
+from tests.support.reach import PAGE
 
 
 def test_there_are_no_cluster_wide_rights(rendered: Rendered) -> None:
@@ -29,33 +18,36 @@ def test_no_right_is_a_wildcard(rendered: Rendered) -> None:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], found["metadata"]["name"]
 
 
-def test_the_gateway_makes_runs_and_reads_agents(rendered: Rendered) -> None:
-    assert rights(rendered, "runyard-gateway") == {
-        "runyard.dev/runs": {"create", "patch"} | WATCH,
-        "runyard.dev/agents": WATCH,
-    }
+@pytest.mark.parametrize("principal", PRINCIPALS)
+def test_what_a_principal_holds_is_its_row_in_docs_security(helm: Helm, principal: str) -> None:
+    assert rows(helm.objects())[principal] in PAGE.read_text(encoding="utf-8").splitlines()
 
 
-def test_the_operator_holds_its_kinds_and_pods_but_no_secrets(rendered: Rendered) -> None:
-    assert rights(rendered, "runyard-operator") == {
-        "runyard.dev/agents": WATCH,
-        "runyard.dev/agents/status": {"patch"},
-        "runyard.dev/runs": {"delete"} | WATCH,
-        "runyard.dev/runs/status": {"patch"},
-        "pods": {"create", "delete"} | WATCH,
-        "events.k8s.io/events": {"create"},
-    }
+def test_values_change_nobodys_rights(helm: Helm) -> None:
+    kept = ["--set", "namespaces.agents=,namespaces.sandboxes="]
+    plain, all_set = helm.objects(), helm.objects("--values", str(EVERYTHING), *kept)
+    assert rows(plain) == rows(all_set)
 
 
-def test_the_jobs_make_secrets_and_read_only_their_own(rendered: Rendered) -> None:
-    own = {"get", "patch"}
-    assert rights(rendered, "runyard-keys") == {
-        "secrets": {"create"},
-        "secrets runyard-keys": own,
-        "secrets runyard-api-key": own,
-        "secrets runyard-database": own,
-    }
-    assert rights(rendered, "runyard-migration") == {"secrets": {"create"}, "secrets runyard-runtime-database": own}
+def test_with_an_external_database_the_keys_job_alone_reads_the_owners_secret(helm: Helm) -> None:
+    plain = rows(helm.objects("--set", "namespaces.keep=false"))
+    external = helm.objects("--set", "postgres.enabled=false,database.external.secretName=mine")
+    for name, pod in pods(external).items():
+        readers = "'name': 'mine'" in str(pod)
+        assert readers == (name == "Job/runyard-keys"), name
+    assert "owner-url" not in plain["keys Job"]
+
+
+def test_every_account_is_a_principal_and_no_default_account_is_used(rendered: Rendered) -> None:
+    accounts = {found["metadata"]["name"] for found in rendered if found["kind"] == "ServiceAccount"}
+    assert accounts == {pod["serviceAccountName"] for pod in pods(rendered).values() if "serviceAccountName" in pod}
+    for name, pod in pods(rendered).items():
+        if "serviceAccountName" not in pod:
+            assert pod["automountServiceAccountToken"] is False, name
+
+
+def test_rights_are_not_added_to_the_roles_of_the_cluster(helm: Helm) -> None:
+    assert "aggregate-to" not in helm.text("--values", str(EVERYTHING))
 
 
 def test_what_hooks_may_do_goes_when_they_have_succeeded(rendered: Rendered) -> None:
@@ -65,11 +57,14 @@ def test_what_hooks_may_do_goes_when_they_have_succeeded(rendered: Rendered) -> 
         assert "hook-succeeded" in found["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
 
 
-def test_agent_pods_are_removed_after_an_uninstall_that_keeps_their_namespace(helm: Helm) -> None:
-    assert rights(helm.objects(), "runyard-cleanup") == {"pods": {"list", "delete"}}
-    # In a namespace that goes away nothing can be created, and everything goes with it.
-    assert "runyard_kube.cleanup" not in helm.text("--set", "namespaces.keep=false")
-    assert "runyard_kube.cleanup" in helm.text("--set", "namespaces.keep=false,namespaces.create=false")
+def test_a_release_is_taken_down_before_it_is_deleted_whatever_stays(helm: Helm) -> None:
+    for values in ("namespaces.keep=false", "namespaces.create=false", "crds.keep=false"):
+        (job,) = [
+            found
+            for found in helm.objects("--set", values)
+            if found["metadata"]["name"] == "runyard-cleanup" and found["kind"] == "Job"
+        ]
+        assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
 
 
 def test_templates_hold_no_secret_and_rendering_twice_gives_the_same(helm: Helm, rendered: Rendered) -> None:

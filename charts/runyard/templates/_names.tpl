@@ -9,9 +9,6 @@
 {{- define "runyard.agentPods.name" -}}{{ .Release.Name }}-agent-pods{{- end }}
 {{- define "runyard.cleanup.name" -}}{{ .Release.Name }}-cleanup{{- end }}
 
-{{/* "true" where the agents namespace outlives the release, and with it what must be cleaned up. */}}
-{{- define "runyard.cleanup.needed" -}}{{ if or .Values.namespaces.keep (not .Values.namespaces.create) }}true{{ end }}{{- end }}
-
 {{- define "runyard.agents.namespace" -}}{{ .Values.namespaces.agents | default (printf "%s-agents" .Release.Name) }}{{- end }}
 {{- define "runyard.sandboxes.namespace" -}}{{ .Values.namespaces.sandboxes | default (printf "%s-sandboxes" .Release.Name) }}{{- end }}
 

@@ -35,6 +35,10 @@ POD = {
 }
 
 
+async def test_a_list_of_the_metadata_of_nothing_is_empty(kube: KubeClient, namespace: str) -> None:
+    assert (await kube.list(RUNS, namespace, metadata_only=True)).items == []
+
+
 async def test_an_object_is_created_read_patched_and_deleted(kube: KubeClient, namespace: str) -> None:
     created = await kube.create(RUNS, namespace, hand_written_run())
     assert await kube.get(RUNS, namespace, "by-hand") == created

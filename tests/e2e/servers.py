@@ -1,6 +1,7 @@
 """The two servers the end-to-end tests run against: `runyard dev` as a process, and a helm release in a cluster."""
 
 import contextlib
+import csv
 import json
 import os
 import socket
@@ -99,6 +100,20 @@ class Cluster:
 
     def apply(self, manifest: dict[str, Any]) -> str:
         return self.kubectl("apply", "-n", AGENTS, "-f", "-", stdin=json.dumps(manifest))
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        """The pods of a part of the release that aren't leaving, by name."""
+        labels = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={component}"
+        found = json.loads(self.kubectl("get", "pods", "-n", RELEASE, "-l", labels, "-o", "json"))["items"]
+        staying = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(staying, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def query(self, sql: str) -> list[list[str]]:
+        """The rows that the bundled database answers its owner, as text."""
+        login = "PGPASSWORD=$(cat /etc/runyard/database/owner-password) exec psql -h /run/runyard -U runyard_owner"
+        command = ["exec", f"{RELEASE}-postgres-0", "-n", RELEASE, "-i", "--", "sh", "-c"]
+        text = self.kubectl(*command, f"{login} -d runyard -v ON_ERROR_STOP=1 -qt --csv", stdin=sql)
+        return list(csv.reader(text.splitlines()))
 
     def server(self) -> Server:
         """The gateway's Service, reached directly, with the first API key as NOTES.txt says to read it."""

@@ -30,7 +30,8 @@ MISSING = "Thread or assistant not found."
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
     """A run to admit. `thread_metadata` and `thread_config` are used if the thread is made here; `metadata` is the
-    run's own. `object_uid` is set for hand-written Runs, whose object exists already."""
+    run's own. `object_uid` is set for hand-written Runs, whose object exists already. `not_before`: when it may start;
+    None: at once."""
 
     run_id: str
     thread_id: str
@@ -47,6 +48,7 @@ class NewRun:
     thread_metadata: dict[str, Any] = field(default_factory=dict)
     thread_config: dict[str, Any] = field(default_factory=dict)
     object_uid: str | None = None
+    not_before: datetime | None = None
 
 
 async def create_run(db: Database, new: NewRun, now: datetime) -> RunRow:
@@ -182,6 +184,7 @@ def _run_values(new: NewRun, sequence: int, now: datetime) -> dict[str, Any]:
         "cancel_reason": None,
         "result": None,
         "error": None,
+        "not_before": new.not_before,
     }
 
 

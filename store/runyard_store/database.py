@@ -18,6 +18,7 @@ from sqlalchemy.exc import DataError, DisconnectionError, IntegrityError, SQLAlc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from runyard_api.errors import Invalid, Unavailable
+from runyard_store.containment import json_contains
 from runyard_store.urls import DatabaseUrl, Kind, parse_url
 
 BUSY_TIMEOUT_MS = 15_000
@@ -144,6 +145,7 @@ def _sqlite_engine(parsed: DatabaseUrl, pool_size: int) -> AsyncEngine:
         for pragma in sqlite_pragmas():
             cursor.execute(pragma)
         cursor.close()
+        connection.create_function("runyard_contains", 2, json_contains, deterministic=True)
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:

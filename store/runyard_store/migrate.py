@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.rows import DictRow
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest revision in migrations/versions: what services of this version need."""
 
 _LOCK_ID = 7_268_390_122

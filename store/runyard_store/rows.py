@@ -43,7 +43,8 @@ class ThreadRow:
 class RunRow:
     """One run. `payload` is runyard_api.payload.RunPayload as JSON; `result` the final values (with `__interrupt__`
     when a human is asked), None until it ended; `error` is {error, message}; `attempt` 0 means never claimed;
-    `event_base` 0 likewise; `object_uid` is the Run object's uid, None while there is none."""
+    `event_base` 0 likewise; `object_uid` is the Run object's uid, None while there is none; `not_before` None: at once.
+    """
 
     run_id: str
     thread_id: str
@@ -71,6 +72,7 @@ class RunRow:
     cancel_reason: str | None
     result: Any
     error: dict[str, Any] | None
+    not_before: datetime | None = None
 
 
 _THREAD_FIELDS = [f.name for f in fields(ThreadRow)]

@@ -45,6 +45,7 @@ threads = Table(
     Column("run_seq", Integer, nullable=False),
     Column("unfinished", Integer, nullable=False),
     Index("threads_by_user", "user_id", "updated_at"),
+    Index("threads_by_creation", "user_id", "created_at"),
 )
 
 thread_leases = Table(
@@ -97,6 +98,7 @@ runs = Table(
     Column("cancel_reason", Text),
     Column("result", JsonText),
     Column("error", JsonText),
+    Column("not_before", UtcDateTime),
     UniqueConstraint("thread_id", "sequence", name="runs_thread_sequence"),
     Index("runs_unfinished", "created_at", postgresql_where=_UNFINISHED_INDEX, sqlite_where=_UNFINISHED_INDEX),
     Index("runs_cancelled", "created_at", postgresql_where=_CANCELLED_INDEX, sqlite_where=_CANCELLED_INDEX),

@@ -115,11 +115,11 @@ class Cluster:
         text = self.kubectl(*command, f"{login} -d runyard -v ON_ERROR_STOP=1 -qt --csv", stdin=sql)
         return list(csv.reader(text.splitlines()))
 
-    def server(self) -> Server:
+    def server(self, release: str = RELEASE) -> Server:
         """The gateway's Service, reached directly, with the first API key as NOTES.txt says to read it."""
-        service = self.get("service", f"{RELEASE}-gateway", RELEASE)
+        service = self.get("service", f"{release}-gateway", release)
         key = run(
-            ["sh", "-c", f"kubectl get secret {RELEASE}-api-key -n {RELEASE} -o jsonpath='{{.data.key}}' | base64 -d"],
+            ["sh", "-c", f"kubectl get secret {release}-api-key -n {release} -o jsonpath='{{.data.key}}' | base64 -d"],
             env=self.env,
         )
         url = f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"

@@ -12,7 +12,8 @@ from runyard_api.errors import Unavailable
 from runyard_api.tokens import pod_token
 from runyard_clients.runtime import RuntimeClient, pooled_http
 from runyard_kube.client import KubeClient
-from runyard_operator.agents.reconcile import AgentMemory, reconcile_agent
+from runyard_operator.agents.observe import AgentMemory
+from runyard_operator.agents.reconcile import reconcile_agent
 from runyard_operator.feed import Feed
 from runyard_operator.links import Links
 from runyard_operator.ports import Cluster, Rows, StoreRows

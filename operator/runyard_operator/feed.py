@@ -14,7 +14,6 @@ from runyard_api.agent import Agent
 from runyard_api.errors import Invalid
 from runyard_api.names import GROUP, LABEL_AGENT, VERSION
 from runyard_api.run import Run
-from runyard_operator.agents.decide import agent_graphs
 from runyard_operator.cache import version_of
 from runyard_operator.seen import PodView, agent_of, pod_of, run_of
 from runyard_operator.workqueue import Key
@@ -60,7 +59,7 @@ class Feed:
         if not self.world.caches.agents.put(agent):
             return
         self.world.agent_queue.add(key)
-        if known is None or agent_graphs(known) != agent_graphs(agent):
+        if known is None or known.graph_ids != agent.graph_ids:
             for run in self.world.caches.runs.group("unadmitted", key.namespace, key.name):
                 self.world.run_queue.add(thread_of(run))
             self._wake_agents(key.namespace)

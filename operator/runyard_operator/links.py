@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from runyard_api.errors import RunyardError
-from runyard_api.internal import RunHeld, RunStart, RuntimeInfo, StatusMessage
+from runyard_api.internal import GraphSchemas, RunHeld, RunStart, RuntimeInfo, StatusMessage
 from runyard_api.retry import pause
 from runyard_api.states import CancelAction
 from runyard_clients.runtime import StartAnswer
@@ -48,6 +48,7 @@ class Runtime(Protocol):
     async def ack(self, run_id: str) -> None: ...
     def status(self) -> AsyncGenerator[StatusMessage, None]: ...
     async def info(self) -> RuntimeInfo: ...
+    async def schemas(self, graph_id: str) -> GraphSchemas: ...
 
 
 @dataclass

@@ -3,15 +3,17 @@
 `runyard_kube.client.KubeClient` is a Cluster as it is; `StoreRows` is the database.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from runyard_api.crd import Manifest
 from runyard_api.errors import NotFound
 from runyard_api.states import RunState
 from runyard_kube.client import EVERYTHING, Listing, Selection
 from runyard_kube.resources import Resource
+from runyard_store import agent_graphs
 from runyard_store import runs as run_rows
 from runyard_store.database import Database
 from runyard_store.runs import NewRun, RunRow
@@ -46,7 +48,7 @@ class Cluster(Protocol):
 
 
 class Rows(Protocol):
-    """The rows of runs; each call raises Unavailable when the database doesn't answer."""
+    """Rows of runs, and what Agents serve; each call raises Unavailable when the database doesn't answer."""
 
     async def create(self, new: NewRun, now: datetime) -> RunRow:
         """Raises ThreadBusy, NotFound, AlreadyExists, Invalid."""
@@ -63,10 +65,16 @@ class Rows(Protocol):
 
     async def unfinished(self) -> list[RunRow]: ...
 
+    async def keep_graphs(
+        self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], now: datetime
+    ) -> None: ...
+
+    async def forget_graphs(self, agent_name: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class StoreRows:
-    """The rows of runs in the database."""
+    """Rows in the database."""
 
     db: Database
 
@@ -92,3 +100,9 @@ class StoreRows:
 
     async def unfinished(self) -> list[RunRow]:
         return await run_rows.unfinished_runs(self.db)
+
+    async def keep_graphs(self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], now: datetime) -> None:
+        await agent_graphs.keep_graphs(self.db, agent_name, template_hash, graphs, now)
+
+    async def forget_graphs(self, agent_name: str) -> None:
+        await agent_graphs.forget_graphs(self.db, agent_name)

@@ -24,9 +24,13 @@ _RECENT_BYTES, _MOST_RECENT = 16 * 1024 * 1024, 200
 class Registry:
     """Attempts by run id: those that run, those that ended and aren't acknowledged, and recent ones for readers."""
 
-    def __init__(self, engine: Engine, *, slots: int, holder: str, publish: Callable[[RunHeld], None]) -> None:
-        """`holder` names this process in the lease; `publish` puts a change on the status stream."""
+    def __init__(
+        self, engine: Engine, *, slots: int, holder: str, publish: Callable[[RunHeld], None], max_runs: int = 0
+    ) -> None:
+        """`holder` names this process in the lease; `publish` puts a change on the status stream; `max_runs`: how many
+        runs it takes in all, 0 for any number."""
         self.slots, self.draining = slots, False
+        self._max_runs, self._taken = max_runs, 0
         self._engine, self._holder, self._publish = engine, holder, publish
         self._attempts: dict[str, Attempt] = {}
         self._starting: dict[str, tuple[int, asyncio.Task[tuple[bool, RunHeld]]]] = {}
@@ -38,6 +42,11 @@ class Registry:
     def busy(self) -> int:
         """Slots taken: by runs that execute and by claims under way."""
         return len(self._starting) + sum(1 for attempt in self._attempts.values() if not attempt.over)
+
+    @property
+    def left(self) -> int | None:
+        """How many runs it may still take; None: any number."""
+        return None if not self._max_runs else max(0, self._max_runs - self._taken - len(self._starting))
 
     def reports(self) -> Iterable[RunHeld]:
         """Every run held, and those that ended and aren't acknowledged."""
@@ -100,6 +109,8 @@ class Registry:
     def _room_for(self, run_id: str) -> None:
         if self.draining:
             raise Draining("this pod finishes its runs and takes no new one")
+        if self.left == 0:
+            raise Draining(f"this pod has taken {self._max_runs} runs, as many as it may")
         takes_over = run_id in self._attempts and not self._attempts[run_id].over
         if self.busy - takes_over >= self.slots:
             raise NoSlot(f"all {self.slots} slots of this pod are taken")
@@ -117,6 +128,7 @@ class Registry:
             self._starting.pop(run_id, None)
 
     def _launch(self, claim: Claim, number: int) -> RunHeld:
+        self._taken += 1
         older = self._attempts.get(claim.run.run_id)
         if older is not None and not older.over:
             older.fence()

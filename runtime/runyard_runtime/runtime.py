@@ -73,7 +73,9 @@ class Runtime:
         self._versions["python"] = platform.python_version()
         holder = f"{settings.pod_name}/{self.boot_id}"
         self._hub = StatusHub(self._status, self._figures)
-        self.registry = Registry(engine, slots=settings.slots, holder=holder, publish=self._hub.publish)
+        self.registry = Registry(
+            engine, slots=settings.slots, holder=holder, publish=self._hub.publish, max_runs=settings.max_runs
+        )
         self.app = self._make_app(holder)
 
     async def drain(self, seconds: float | None = None) -> None:
@@ -126,6 +128,7 @@ class Runtime:
             slots=registry.slots,
             busy=registry.busy,
             draining=registry.draining,
+            left=registry.left,
             versions=self._versions,
         )
 

@@ -9,10 +9,8 @@ import orjson
 
 from runyard_api.agent import RunDefaults
 from runyard_api.names import RUNTIME_PORT
-
-
-class BadSetting(Exception):
-    """A setting is missing or wrong; the text is one line that names the variable."""
+from runyard_process.environment import BadSetting, Environment
+from runyard_process.logs import DEFAULT_LOGS, LogSettings, log_settings
 
 
 @dataclass(frozen=True)
@@ -20,17 +18,19 @@ class Settings:
     """What one runtime process is told.
 
     `database_url` as runyard_store takes it · `config` path of langgraph.json · `graphs` id → "path:variable", in place
-    of the file's (None: the file's) · `slots` runs at a time · `port` TCP · `token_sha256` hash of the bearer token
-    (None: no token asked, for a private unix socket) · `pod_name` names the holder of leases · `recursion_limit` steps,
-    unless a run says otherwise · `drain_seconds` for runs to stop at a step boundary · `stop_grace_seconds` for sync
-    code to end after a cancel · `termination_log` where a failed start leaves its reason (None: nowhere) · `pool_size`
-    database connections of the server, and again as many for checkpoints.
+    of the file's (None: the file's) · `slots` runs at a time · `max_runs` taken in all (0: any number) · `port` TCP ·
+    `token_sha256` hash of the bearer token (None: no token asked, for a private unix socket) · `pod_name` names the
+    holder of leases · `recursion_limit` steps, unless a run says otherwise · `drain_seconds` for runs to stop at a step
+    boundary · `stop_grace_seconds` for sync code to end after a cancel · `termination_log` where a failed start leaves
+    its reason (None: nowhere) · `pool_size` database connections of the server, and again as many for checkpoints ·
+    `logs` form and level of log lines.
     """
 
     database_url: str
     config: Path = Path("langgraph.json")
     graphs: Mapping[str, str] | None = None
     slots: int = 10
+    max_runs: int = 0
     port: int = RUNTIME_PORT
     token_sha256: str | None = None
     pod_name: str = field(default_factory=lambda: os.uname().nodename)
@@ -39,49 +39,37 @@ class Settings:
     stop_grace_seconds: float = 30
     termination_log: Path | None = None
     pool_size: int = 10
+    logs: LogSettings = DEFAULT_LOGS
 
 
-def settings_from_env(env: Mapping[str, str]) -> Settings:
+def settings_from_env(environ: Mapping[str, str]) -> Settings:
     """Reads RUNYARD_… variables. Raises BadSetting naming the first one that is missing or wrong."""
-    log = Path(env.get("RUNYARD_TERMINATION_LOG", "/dev/termination-log"))
-    token = env.get("RUNYARD_TOKEN_SHA256", "")
+    env = Environment(environ)
+    token = env.text("RUNYARD_TOKEN_SHA256", "")
     if len(token) != 64:
         raise BadSetting("RUNYARD_TOKEN_SHA256 must be the SHA-256 of the pod's token as 64 hex digits")
-    return Settings(
-        database_url=_required(env, "RUNYARD_DATABASE_URL"),
-        config=Path(env.get("RUNYARD_CONFIG", Settings.config)),
+    settings = Settings(
+        database_url=env.required("RUNYARD_DATABASE_URL"),
+        config=Path(env.text("RUNYARD_CONFIG", str(Settings.config))),
         graphs=_graphs(env),
-        slots=_integer(env, "RUNYARD_SLOTS", default=Settings.slots, lowest=1, highest=1000),
-        port=_integer(env, "RUNYARD_PORT", default=Settings.port, lowest=1, highest=65535),
+        slots=env.whole("RUNYARD_SLOTS", Settings.slots, 1, 1000),
+        max_runs=env.whole("RUNYARD_MAX_RUNS", Settings.max_runs, 0, 1_000_000),
+        port=env.whole("RUNYARD_PORT", Settings.port, 1, 65535),
         token_sha256=token,
-        pod_name=env.get("RUNYARD_POD_NAME") or os.uname().nodename,
-        recursion_limit=_integer(
-            env, "RUNYARD_RECURSION_LIMIT", default=Settings.recursion_limit, lowest=1, highest=1_000_000
-        ),
-        drain_seconds=_integer(env, "RUNYARD_DRAIN_SECONDS", default=Settings.drain_seconds, lowest=0, highest=86_400),
-        stop_grace_seconds=_integer(
-            env, "RUNYARD_STOP_GRACE_SECONDS", default=Settings.stop_grace_seconds, lowest=0, highest=86_400
-        ),
-        termination_log=log,
-        pool_size=_integer(env, "RUNYARD_POOL_SIZE", default=Settings.pool_size, lowest=1, highest=100),
+        pod_name=env.text("RUNYARD_POD_NAME", os.uname().nodename),
+        recursion_limit=env.whole("RUNYARD_RECURSION_LIMIT", Settings.recursion_limit, 1, 1_000_000),
+        drain_seconds=env.whole("RUNYARD_DRAIN_SECONDS", int(Settings.drain_seconds), 0, 86_400),
+        stop_grace_seconds=env.whole("RUNYARD_STOP_GRACE_SECONDS", int(Settings.stop_grace_seconds), 0, 86_400),
+        termination_log=Path(env.text("RUNYARD_TERMINATION_LOG", "/dev/termination-log")),
+        pool_size=env.whole("RUNYARD_POOL_SIZE", Settings.pool_size, 1, 100),
+        logs=log_settings(env),
     )
+    env.refuse_misspelled()
+    return settings
 
 
-def _required(env: Mapping[str, str], name: str) -> str:
-    if not env.get(name):
-        raise BadSetting(f"{name} is not set")
-    return env[name]
-
-
-def _integer(env: Mapping[str, str], name: str, *, default: float, lowest: int, highest: int) -> int:
-    text = env.get(name) or f"{default:.0f}"
-    if not text.isdecimal() or not lowest <= int(text) <= highest:
-        raise BadSetting(f"{name} must be a whole number from {lowest} to {highest}, not {text[:40]!r}")
-    return int(text)
-
-
-def _graphs(env: Mapping[str, str]) -> Mapping[str, str] | None:
-    text = env.get("RUNYARD_GRAPHS")
+def _graphs(env: Environment) -> Mapping[str, str] | None:
+    text = env.optional("RUNYARD_GRAPHS")
     if not text:
         return None
     try:

@@ -20,8 +20,10 @@ from runyard_operator.seen import RUNTIME_CONTAINER, RUNTIME_PORT_NAME
 
 UID = 10001
 HOME = "/home/runyard"
-TERMINATION_GRACE_SECONDS = 100
-"""More than the runtime takes to drain (60) and then to stop its runs (30)."""
+STEP_SECONDS = 60
+"""How long the step that a run is at may take, at least, before it is cut when its pod has to go."""
+STOP_SECONDS = 40
+"""What the runtime takes after that to stop its runs (30) and to end."""
 _NOT_READY_SECONDS = 10
 
 
@@ -36,16 +38,21 @@ class PodIdentity:
 
 def hash_of(spec: AgentSpec) -> str:
     """Eight hex digits of everything in the Agent that its pods depend on. What the release injects stays out:
-    otherwise each upgrade of the chart would replace every pod."""
-    return template_hash(
-        {
-            "image": spec.image,
-            "graphs": spec.graphs,
-            "slots": spec.slots,
-            "recursionLimit": spec.run_defaults.recursion_limit,
-            "podTemplate": spec.pod_template.to_json(),
-        }
-    )
+    otherwise each upgrade of the chart would replace every pod. So does how long runs may take to leave a pod: that
+    is no reason for them to."""
+    template = {
+        "image": spec.image,
+        "graphs": spec.graphs,
+        "slots": spec.slots,
+        "recursionLimit": spec.run_defaults.recursion_limit,
+        "podTemplate": spec.pod_template.to_json(),
+    }
+    return template_hash(template | ({"maxRunsPerPod": spec.max_runs_per_pod} if spec.max_runs_per_pod else {}))
+
+
+def step_seconds(spec: AgentSpec) -> int:
+    """How long the runtime waits for its runs' steps to end, once its pod has to go."""
+    return max(STEP_SECONDS, spec.drain_seconds)
 
 
 def agent_pod(agent: Agent, identity: PodIdentity, *, database_secret: str) -> Manifest:
@@ -55,7 +62,7 @@ def agent_pod(agent: Agent, identity: PodIdentity, *, database_secret: str) -> M
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
+        "terminationGracePeriodSeconds": step_seconds(agent.spec) + STOP_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": UID,
@@ -122,6 +129,8 @@ def _environment(spec: AgentSpec, identity: PodIdentity, database_secret: str) -
     """Runyard's own variables come last, so nothing in the template replaces one of them."""
     given = {
         "RUNYARD_SLOTS": str(spec.slots),
+        "RUNYARD_MAX_RUNS": str(spec.max_runs_per_pod),
+        "RUNYARD_DRAIN_SECONDS": str(step_seconds(spec)),
         "RUNYARD_PORT": str(RUNTIME_PORT),
         "RUNYARD_TOKEN_SHA256": identity.token_sha256,
         "RUNYARD_RECURSION_LIMIT": str(spec.run_defaults.recursion_limit),

@@ -1,39 +1,33 @@
-"""The reconcile of one Agent: follows its pods, makes and deletes them, writes its status. Handles Agent keys."""
+"""The reconcile of one Agent: follows its pods, makes, marks and deletes them, writes its status, lets a deleted one go
+when nothing of it is left. Handles Agent keys."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
 
 import structlog
 
 from runyard_api.agent import Agent
-from runyard_api.conditions import AgentReason, ConditionType, find_condition
+from runyard_api.conditions import ConditionType, find_condition
 from runyard_api.crd import Manifest
-from runyard_api.states import RunState
-from runyard_api.tokens import pod_token, token_hash
+from runyard_api.errors import RunyardError, Unavailable
+from runyard_api.names import AGENT_FINALIZER, LABEL_AGENT
 from runyard_kube import errors as kube
+from runyard_kube.client import Selection
 from runyard_kube.resources import AGENTS, PODS
-from runyard_operator.agents.decide import agent_graphs, decide
-from runyard_operator.agents.manifests import PodIdentity, agent_pod, hash_of
-from runyard_operator.agents.model import AgentObserved, AgentPlan, PodSeen, StartsSeen
-from runyard_operator.agents.problems import Problem, problem_of_pod
-from runyard_operator.agents.starts import Starts
-from runyard_operator.seen import PodView, agent_of, pod_of
+from runyard_operator.agents.decide import decide
+from runyard_operator.agents.discovery import discover, untold
+from runyard_operator.agents.manifests import hash_of
+from runyard_operator.agents.model import AgentPlan
+from runyard_operator.agents.observe import AgentMemory, observe
+from runyard_operator.agents.pods import create_pod, delete_pod, mark_pod
+from runyard_operator.seen import PodView, agent_of
 from runyard_operator.workqueue import Key
-from runyard_operator.world import World
+from runyard_operator.world import World, thread_of
 
-UNSEEN_SECONDS = 1.0
-"""How long the watch has to tell of a pod that exists though it isn't cached."""
+ASK_AGAIN_SECONDS = 5.0
+LEAVING_SECONDS = 1.0
+"""How soon a deleted Agent whose pods seem gone is looked at again when the API server still has one."""
 
 log = structlog.get_logger()
-
-
-@dataclass
-class AgentMemory:
-    """Kept between two looks at an Agent, lost with the process without harm."""
-
-    starts: dict[str, Starts] = field(default_factory=dict)
-    written: datetime | None = None
 
 
 async def reconcile_agent(world: World, memory: dict[Key, AgentMemory], key: Key) -> float | None:
@@ -41,19 +35,26 @@ async def reconcile_agent(world: World, memory: dict[Key, AgentMemory], key: Key
 
     Raises KubeError: the queue repeats it later.
     """
+    agent = world.caches.agents.get(*key)
+    if agent is not None and not agent.deleting and AGENT_FINALIZER not in agent.metadata.finalizers:
+        agent = await _hold(world, agent)
     pods = world.caches.pods.group("agent", key.namespace, key.name)
     follow(world, key, pods)
-    agent = world.caches.agents.get(*key)
-    if agent is None or agent.metadata.deletion_timestamp is not None:
+    if agent is None:
         memory.pop(key, None)
         return None
     kept = memory.setdefault(key, AgentMemory())
-    seen = _observe(world, kept, agent, [pod for pod in pods if pod.owner_uid == agent.metadata.uid])
+    # No awaiting between what is seen and what is retired: a run could be given to a pod that seemed idle.
+    seen = observe(world, kept, agent, [pod for pod in pods if pod.owner_uid == agent.metadata.uid])
     plan = decide(seen, world.now(), env_secret_prefix=world.settings.env_secret_prefix)
+    _retire(world, key, agent, plan)
+    if agent.deleting:
+        _wake_waiting_runs(world, key)
     await _apply(world, kept, agent, plan)
-    if plan.due is None:
-        return None
-    return max(0.0, (plan.due - world.now()).total_seconds())
+    delays = [await _release(world, agent) if plan.release else await _discover(world, kept, agent)]
+    if plan.due is not None:
+        delays.append(max(0.0, (plan.due - world.now()).total_seconds()))
+    return min((delay for delay in delays if delay is not None), default=None)
 
 
 def follow(world: World, key: Key, pods: Iterable[PodView]) -> None:
@@ -66,66 +67,33 @@ def follow(world: World, key: Key, pods: Iterable[PodView]) -> None:
         world.links.open(pod, took_over=pod.uid in world.inherited)
 
 
-def _observe(world: World, kept: AgentMemory, agent: Agent, pods: list[PodView]) -> AgentObserved:
-    hash8, now = hash_of(agent.spec), world.now()
-    for other in [h for h in kept.starts if h != hash8]:
-        del kept.starts[other]
-    starts = kept.starts.setdefault(hash8, Starts())
-    seen = tuple(_pod_seen(world, pod) for pod in pods)
-    current = [one for one in seen if one.pod.hash8 == hash8]
-    starts.note_usable(any(one.usable for one in current), now)
-    for one in current:
-        if one.pod.ended and (problem := problem_of_pod(one.pod, agent.spec.image)) is not None:
-            starts.note_failure(one.pod.uid, problem, now)
-    return AgentObserved(
-        agent=agent,
-        pods=seen,
-        starts=StartsSeen(starts.failures, starts.not_before, starts.problem),
-        taken=_taken(world, agent),
-        status_written=kept.written,
-        hold_until=world.links.hold_until(Key(agent.metadata.namespace, agent.metadata.name)),
-    )
+def _retire(world: World, key: Key, agent: Agent, plan: AgentPlan) -> None:
+    hash8, before = hash_of(agent.spec), 0
+    for link in world.links.of_agent(key):
+        before += link.retired
+        link.retired = link.pod.name in plan.pods.retire
+        link.outdated = link.pod.hash8 != hash8
+    if before > len(plan.pods.retire):
+        world.links.wake_waiting(key)
 
 
-def _pod_seen(world: World, pod: PodView) -> PodSeen:
-    link = world.links.get(pod.namespace, pod.name)
-    on_it = world.caches.runs.group("pod", pod.namespace, pod.name)
-    needed = any(run.state is RunState.RUNNING and run.status.pod_nonce == pod.nonce for run in on_it)
-    if link is None or link.pod.uid != pod.uid:
-        return PodSeen(pod, needed=needed)
-    return PodSeen(
-        pod,
-        usable=link.usable,
-        draining=link.draining or pod.draining or link.retired,
-        busy=link.slots.busy,
-        needed=needed or bool(link.held),
-        graphs=link.graphs,
-    )
-
-
-def _taken(world: World, agent: Agent) -> dict[str, str]:
-    """Graph ids that older Agents of the namespace serve too, with the oldest of them."""
-    others = [a for a in world.caches.agents if a.metadata.namespace == agent.metadata.namespace]
-    taken: dict[str, str] = {}
-    for other in sorted((a for a in others if _age(a) < _age(agent)), key=_age):
-        for graph in agent_graphs(other):
-            if graph in agent_graphs(agent):
-                taken.setdefault(graph, other.metadata.name)
-    return taken
-
-
-def _age(agent: Agent) -> tuple[float, str]:
-    created = agent.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, agent.metadata.name)
+def _wake_waiting_runs(world: World, key: Key) -> None:
+    for run in world.caches.runs.group("agent", *key):
+        if not run.state.finished and run.status.pod_name is None:
+            world.run_queue.add(thread_of(run))
 
 
 async def _apply(world: World, kept: AgentMemory, agent: Agent, plan: AgentPlan) -> None:
-    for link in world.links.of_agent(Key(agent.metadata.namespace, agent.metadata.name)):
-        link.retired = link.pod.name in plan.retire
-    for pod in plan.delete:
-        await _delete_pod(world, pod)
-    for name in plan.create:
-        if not await _create_pod(world, kept, agent, name):
+    starts = kept.starts[hash_of(agent.spec)]
+    for pod in plan.pods.mark:
+        await mark_pod(world, pod)
+    for pod in plan.pods.delete:
+        link = world.links.get(pod.namespace, pod.name)
+        if link is not None and link.connected and pod.hash8 == hash_of(agent.spec):
+            starts.note_worked()
+        await delete_pod(world, pod)
+    for name in plan.pods.create:
+        if not await create_pod(world, starts, agent, name):
             break
     if plan.status is not None:
         _log_transition(agent, plan)
@@ -135,38 +103,62 @@ async def _apply(world: World, kept: AgentMemory, agent: Agent, plan: AgentPlan)
             world.caches.agents.put(agent_of(raw))
 
 
-async def _create_pod(world: World, kept: AgentMemory, agent: Agent, name: str) -> bool:
-    """Makes one pod; one of that name that is ours already is as good. False: the API server refuses pods."""
-    namespace, nonce, again = agent.metadata.namespace, world.nonce(), 0.0
-    token = pod_token(world.settings.token_key, namespace=namespace, pod=name, nonce=nonce)
-    identity = PodIdentity(name, nonce, token_hash(token))
-    body = agent_pod(agent, identity, database_secret=world.settings.agent_database_secret)
+async def _discover(world: World, kept: AgentMemory, agent: Agent) -> float | None:
+    """Has a pod that just began to speak tell what it serves; the next look knows it."""
+    hash8, key = hash_of(agent.spec), Key(agent.metadata.namespace, agent.metadata.name)
+    link = untold(world.links.of_agent(key), hash8, kept.asked)
+    if link is None:
+        return None
     try:
-        pod = pod_of(await world.cluster.create(PODS, namespace, body))
-    except kube.AlreadyExists:
-        pod, again = pod_of(await world.cluster.get(PODS, namespace, name)), UNSEEN_SECONDS
-    except (kube.Invalid, kube.Forbidden) as refusal:
-        problem = Problem(AgentReason.POD_REFUSED, refusal.message)
-        kept.starts[hash_of(agent.spec)].note_refusal(problem, world.now())
-        log.warning("pod refused", agent=agent.metadata.name, pod=name, why=refusal.message)
-        world.agent_queue.add(Key(namespace, agent.metadata.name))
-        return False
-    world.caches.pods.put(pod)
-    if pod.owner_uid != agent.metadata.uid:
-        problem = Problem(AgentReason.POD_REFUSED, f"a pod named {name} exists and isn't this Agent's")
-        kept.starts[hash_of(agent.spec)].note_refusal(problem, world.now())
-        return False
-    log.info("pod created", agent=agent.metadata.name, pod=name)
-    world.agent_queue.add_after(Key(namespace, agent.metadata.name), again)
-    return True
+        await discover(world, agent, link)
+    except Unavailable as error:
+        log.warning("graphs can't be kept", agent=agent.metadata.name, why=error.detail)
+        return ASK_AGAIN_SECONDS
+    kept.discovered = hash8
+    kept.asked.add(link.boot_id)
+    return 0.0
 
 
-async def _delete_pod(world: World, pod: PodView) -> None:
-    log.info("pod deleted", agent=pod.agent, pod=pod.name, phase=pod.phase)
+async def _hold(world: World, agent: Agent) -> Agent | None:
+    """Puts our finalizer on a new Agent, before any pod is made; None when it is gone or changed meanwhile."""
+    held = await _patch_finalizers(world, agent, [*agent.metadata.finalizers, AGENT_FINALIZER])
+    return world.caches.agents.get(agent.metadata.namespace, agent.metadata.name) if held else None
+
+
+async def _release(world: World, agent: Agent) -> float | None:
+    """Lets a deleted Agent go, once the API server confirms that no pod of it is left."""
+    meta = agent.metadata
+    listing = await world.cluster.list(
+        PODS, meta.namespace, selection=Selection(labels=f"{LABEL_AGENT}={meta.name}"), metadata_only=True
+    )
+    if any(_lives(raw["metadata"], agent) for raw in listing.items):
+        return LEAVING_SECONDS
+    if AGENT_FINALIZER not in meta.finalizers:
+        return None
     try:
-        await world.cluster.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+        await world.rows.forget_graphs(meta.name)
+    except RunyardError as error:
+        log.warning("graphs of a deleted agent stay", agent=meta.name, why=error.detail)
+    log.info("agent gone", agent=meta.name)
+    others = [one for one in meta.finalizers if one != AGENT_FINALIZER]
+    return None if await _patch_finalizers(world, agent, others) else LEAVING_SECONDS
+
+
+def _lives(meta: Manifest, agent: Agent) -> bool:
+    """Whether a pod, by its metadata, is the Agent's and hasn't been asked away."""
+    owned = any(owner["uid"] == agent.metadata.uid for owner in meta.get("ownerReferences") or ())
+    return owned and not meta.get("deletionTimestamp")
+
+
+async def _patch_finalizers(world: World, agent: Agent, finalizers: list[str]) -> bool:
+    """Replaces the list if the Agent is still as it was seen; False when it isn't: the watch tells how it is."""
+    meta = agent.metadata
+    body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}}
+    try:
+        world.caches.agents.put(agent_of(await world.cluster.patch(AGENTS, meta.namespace, meta.name, body)))
     except (kube.NotFound, kube.Conflict):
-        log.debug("pod is gone", pod=pod.name)
+        return False
+    return True
 
 
 async def _write_status(world: World, agent: Agent, status: Manifest) -> Manifest | None:

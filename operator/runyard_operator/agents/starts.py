@@ -37,6 +37,11 @@ class Starts:
         self.problem = problem
         self.not_before = now + timedelta(seconds=pause(DELAYS, self.failures))
 
+    def note_worked(self) -> None:
+        """A pod that took runs is let go because there is nothing to do: the template works."""
+        self.failures, self.problem, self.not_before = 0, None, None
+        self.counted.clear()
+
     def note_usable(self, usable: bool, now: datetime) -> None:
         """Keeps since when some pod of the template takes runs; a steady one clears the past."""
         if not usable:
@@ -44,5 +49,4 @@ class Starts:
         elif self.usable_since is None:
             self.usable_since = now
         elif self.failures and now - self.usable_since >= timedelta(seconds=STEADY_SECONDS):
-            self.failures, self.problem, self.not_before = 0, None, None
-            self.counted.clear()
+            self.note_worked()

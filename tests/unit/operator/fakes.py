@@ -5,7 +5,7 @@ Every effect passes `Chaos`, before and after, so a test can crash the operator 
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,8 +14,8 @@ from tests.unit.operator.builders import NOW
 
 from runyard_api.admission import admit
 from runyard_api.crd import Manifest, format_time
-from runyard_api.errors import NoSlot, NotFound, RunyardError, Stale, Unavailable
-from runyard_api.internal import RunHeld, RunStart, RuntimeInfo, StatusMessage
+from runyard_api.errors import Draining, NoSlot, NotFound, RunyardError, Stale, Unavailable
+from runyard_api.internal import GraphSchemas, RunHeld, RunStart, RuntimeInfo, StatusMessage
 from runyard_api.states import CancelAction, RunState
 from runyard_clients.runtime import StartAnswer
 from runyard_kube import errors as kube
@@ -56,6 +56,7 @@ class FakeCluster:
     chaos: Chaos
     listener: Listener | None = None
     on_pod: Callable[[Manifest], None] = lambda _: None
+    on_pod_deleted: Callable[[str], None] = lambda _: None
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     writes: list[tuple[str, str, str]] = field(default_factory=list)
     version: int = 0
@@ -89,6 +90,24 @@ class FakeCluster:
         items = [copy.deepcopy(o) for (plural, _), o in self.objects.items() if plural == resource.plural]
         return Listing(items, str(self.version))
 
+    async def patch(self, resource: Resource, namespace: str | None, name: str, body: Manifest) -> Manifest:
+        found = self._find(resource, name)
+        head = dict(body["metadata"])
+        if head.pop("resourceVersion", None) not in (None, found["metadata"]["resourceVersion"]):
+            raise kube.Conflict("changed", code=409)
+        if head.pop("uid", None) not in (None, found["metadata"]["uid"]):
+            raise kube.Conflict("another", code=409)
+        self.chaos.point()
+        annotations = found["metadata"].get("annotations", {}) | head.pop("annotations", {})
+        found["metadata"] |= head | {"annotations": annotations}
+        self.writes.append(("patch", resource.plural, name))
+        if found["metadata"].get("deletionTimestamp") and not found["metadata"].get("finalizers"):
+            self.remove(resource, name)
+        else:
+            self.store(resource, found)
+        self.chaos.point()
+        return copy.deepcopy(found)
+
     async def patch_status(
         self, resource: Resource, namespace: str, name: str, status: Manifest, *, resource_version: str | None = None
     ) -> Manifest:
@@ -117,8 +136,19 @@ class FakeCluster:
             raise kube.Conflict("another", code=409)
         self.chaos.point()
         self.writes.append(("delete", resource.plural, name))
-        self.remove(resource, name)
+        self.ask_away(resource, name)
         self.chaos.point()
+
+    def ask_away(self, resource: Resource, name: str) -> None:
+        """Deletes an object; one with a finalizer stays, marked as deleted."""
+        found = self.objects[(resource.plural, name)]
+        if found["metadata"].get("finalizers"):
+            found["metadata"]["deletionTimestamp"] = format_time(now())
+            self.store(resource, found)
+        else:
+            if resource is PODS:
+                self.on_pod_deleted(name)
+            self.remove(resource, name)
 
     def store(self, resource: Resource, made: Manifest) -> None:
         """Keeps an object under a new version and tells the watch."""
@@ -149,6 +179,7 @@ class FakeRows:
 
     chaos: Chaos
     rows: dict[str, RunRow] = field(default_factory=dict)
+    graphs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     while_creating: Callable[[], None] = lambda: None
 
     async def create(self, new: NewRun, at: datetime) -> RunRow:
@@ -184,6 +215,16 @@ class FakeRows:
     async def unfinished(self) -> list[RunRow]:
         return [row for row in self.rows.values() if not row.status.finished]
 
+    async def keep_graphs(self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], at: datetime) -> None:
+        self.chaos.point()
+        self.graphs[(agent_name, template_hash)] = dict(graphs)
+        self.chaos.point()
+
+    async def forget_graphs(self, agent_name: str) -> None:
+        self.chaos.point()
+        for key in [key for key in self.graphs if key[0] == agent_name]:
+            del self.graphs[key]
+
     def add(self, run_id: str, thread_id: str, sequence: int, *, uid: str | None) -> RunRow:
         facts: dict[str, Any] = dict.fromkeys(RunRow.__dataclass_fields__)
         facts |= {"run_id": run_id, "thread_id": thread_id, "sequence": sequence, "status": RunState.PENDING}
@@ -200,6 +241,7 @@ class FakePod:
     rows: FakeRows
     chaos: Chaos
     slots: int = 10
+    max_runs: int = 0
     seconds: float | None = 1.0
     dead: bool = False
     answers: bool = True
@@ -239,6 +281,8 @@ class FakePod:
             raise Stale("used")
         if sum(not run.state.finished for run in self.held.values()) >= self.slots:
             raise NoSlot("full")
+        if self.max_runs and len(self.executed) >= self.max_runs:
+            raise Draining("used up")
         self.rows.rows[run_id] = row = replace(row, attempt=start.attempt, status=RunState.RUNNING, started_at=now())
         self.executed.append((run_id, start.attempt))
         self.held[run_id] = self._held(row, RunState.RUNNING)
@@ -275,8 +319,18 @@ class FakePod:
         while True:
             yield await stream.get()
 
+    async def schemas(self, graph_id: str) -> GraphSchemas:
+        return GraphSchemas(graph_id=graph_id, input_schema={"type": "object"})
+
     async def info(self) -> RuntimeInfo:
-        return RuntimeInfo(boot_id="boot", slots=self.slots, graphs=("echo",), versions={})
+        return RuntimeInfo(boot_id=f"boot of {self.name}", slots=self.slots, graphs=("echo",), versions={})
+
+    def hand_over(self) -> None:
+        """It was asked away: its runs stop at their next step and go on elsewhere."""
+        for run_id, run in list(self.held.items()):
+            if not run.state.finished:
+                self._tasks.pop(run_id, asyncio.Future()).cancel()
+                self._say(self.held.pop(run_id).model_copy(update={"given_up": "drained"}))
 
     def die(self) -> None:
         """Nobody reaches it any more and nothing it does counts."""
@@ -304,4 +358,6 @@ class FakePod:
 
     def _message(self, kind: Any, *runs: RunHeld) -> StatusMessage:
         busy = sum(not run.state.finished for run in self.held.values())
-        return StatusMessage(kind=kind, boot_id="boot", slots=self.slots, busy=busy, runs=runs)
+        left = self.max_runs - len(self.executed) if self.max_runs else None
+        boot = f"boot of {self.name}"
+        return StatusMessage(kind=kind, boot_id=boot, slots=self.slots, busy=busy, left=left, runs=runs)

@@ -10,11 +10,13 @@ from tests.support.manifests import agent
 from tests.unit.operator.builders import NAMESPACE, THREAD
 from tests.unit.operator.fakes import Chaos, Crash, FakeCluster, FakePod, FakeRows, now
 
+from runyard_api.agent import Agent
 from runyard_api.crd import Manifest
 from runyard_api.names import API_VERSION
 from runyard_api.run import Run
 from runyard_kube.resources import AGENTS, PODS, RUNS, Resource
-from runyard_operator.agents.reconcile import AgentMemory, reconcile_agent
+from runyard_operator.agents.observe import AgentMemory
+from runyard_operator.agents.reconcile import reconcile_agent
 from runyard_operator.feed import Feed
 from runyard_operator.links import Links
 from runyard_operator.runs.reconcile import reconcile_thread
@@ -39,7 +41,7 @@ class Stage:
     answers: bool = True
 
     def __post_init__(self) -> None:
-        self.cluster = FakeCluster(self.chaos, on_pod=self._pod_made)
+        self.cluster = FakeCluster(self.chaos, on_pod=self._pod_made, on_pod_deleted=self._pod_deleted)
         self.rows = FakeRows(self.chaos)
         self.world: World | None = None
         self.sweep: Sweep | None = None
@@ -73,15 +75,46 @@ class Stage:
         made = agent("hello", **spec)
         self._add(AGENTS, made)
 
-    def add_run(self, name: str = "r1", sequence: int | None = 1, uid: str = "", **spec: Any) -> None:
-        """A Run as the gateway makes it, with its row; without a sequence one written by hand."""
-        given: Manifest = {"agentName": "hello", "graphId": "echo", "threadId": THREAD} | spec
+    def add_run(
+        self, name: str = "r1", sequence: int | None = 1, uid: str = "", thread: int | None = None, **spec: Any
+    ) -> None:
+        """A Run as the gateway makes it, with its row; without a sequence one written by hand. `thread`: the number of
+        a thread of its own."""
+        thread_id = THREAD if thread is None else f"{thread:08d}{THREAD[8:]}"
+        given: Manifest = {"agentName": "hello", "graphId": "echo", "threadId": thread_id} | spec
         if sequence is not None:
             given["sequence"] = sequence
-            self.rows.add(name, THREAD, sequence, uid=f"uid-{name}")
+            self.rows.add(name, thread_id, sequence, uid=f"uid-{name}")
         meta = {"name": name, **({"uid": uid} if uid else {})}
         body = {"apiVersion": API_VERSION, "kind": "Run", "metadata": meta, "spec": given}
         self._add(RUNS, body | {"status": {"state": "pending"}})
+
+    def change_agent(self, *, annotations: Manifest | None = None, **spec: Any) -> None:
+        raw = self.cluster.objects[("agents", "hello")]
+        raw["spec"] |= spec
+        raw["metadata"].setdefault("annotations", {}).update(annotations or {})
+        self.cluster.store(AGENTS, raw)
+
+    def annotate_pod(self, name: str, annotations: Manifest) -> None:
+        raw = self.cluster.objects[("pods", name)]
+        raw["metadata"]["annotations"] |= annotations
+        self.cluster.store(PODS, raw)
+
+    def time(self) -> str:
+        """The present time as an annotation holds it."""
+        return now().isoformat()
+
+    def delete_agent(self) -> None:
+        self.cluster.ask_away(AGENTS, "hello")
+
+    def agent(self) -> Agent | None:
+        raw = self.cluster.objects.get(("agents", "hello"))
+        return None if raw is None else Agent.from_manifest(raw)
+
+    @property
+    def pod_names(self) -> list[str]:
+        """Names of the pods that exist."""
+        return sorted(name for plural, name in self.cluster.objects if plural == "pods")
 
     def change_run(self, name: str, **spec: Any) -> None:
         raw = self.cluster.objects[("runs", name)]
@@ -118,13 +151,23 @@ class Stage:
     def _pod_made(self, raw: Manifest) -> None:
         """The kubelet: the pod runs at once."""
         name = raw["metadata"]["name"]
+        env = {one["name"]: one.get("value") for one in raw["spec"]["containers"][0]["env"]}
         self.pods[name] = FakePod(
-            name, self.rows, self.chaos, slots=self.slots, seconds=self.seconds, answers=self.answers
+            name,
+            self.rows,
+            self.chaos,
+            slots=self.slots,
+            max_runs=int(env["RUNYARD_MAX_RUNS"] or 0),
+            seconds=self.seconds,
+            answers=self.answers,
         )
         self.lives.append(self.pods[name])
         running = {"name": "runtime", "state": {"running": {}}}
         raw["status"] = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [running]}
         self.cluster.store(PODS, raw)
+
+    def _pod_deleted(self, name: str) -> None:
+        self.pods[name].hand_over()
 
     async def _start(self) -> None:
         memory: dict[Key, AgentMemory] = {}

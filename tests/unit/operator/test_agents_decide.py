@@ -1,23 +1,25 @@
-"""What is decided for an Agent: pods to make and to delete, and what its status says."""
+"""What the status of an Agent says: conditions, numbers, and when it is written."""
 
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.operator.builders import NOW, agent, ago, ended_pod, pod
+from tests.unit.operator.builders import NOW, agent, ago, pod
 
 from runyard_api.agent import Agent, AgentStatus
 from runyard_api.conditions import AgentReason, ConditionType, find_condition
 from runyard_operator.agents.decide import decide
 from runyard_operator.agents.manifests import hash_of
-from runyard_operator.agents.model import AgentObserved, AgentPlan, PodSeen, StartsSeen
+from runyard_operator.agents.model import AgentObserved, AgentPlan, PodSeen, StartsSeen, Wanted
 from runyard_operator.agents.problems import Problem
 from runyard_operator.seen import ContainerView
 
 HELLO = agent()
 HASH = hash_of(HELLO.spec)
 OLD = "00000000"
+ZERO = agent(replicas={"min": 0, "max": 3})
+NOBODY = Wanted(now=0, kept=0)
 
 
 def plan(*pods: PodSeen, of: Agent = HELLO, **facts: Any) -> AgentPlan:
@@ -28,29 +30,13 @@ def plan(*pods: PodSeen, of: Agent = HELLO, **facts: Any) -> AgentPlan:
 
 
 def usable(index: int = 0, hash8: str = HASH, **facts: Any) -> PodSeen:
-    defaults: dict[str, Any] = {"usable": True, "graphs": ("echo",)}
+    defaults: dict[str, Any] = {"usable": True, "answers_since": ago(600), "graphs": ("echo",)}
     return PodSeen(pod(f"hello-{hash8}-{index}", hash8=hash8), **(defaults | facts))
 
 
 def starting(index: int = 0, hash8: str = HASH) -> PodSeen:
     container = ContainerView(waiting_reason="ContainerCreating")
     return PodSeen(pod(f"hello-{hash8}-{index}", hash8=hash8, phase="Pending", ip=None, container=container))
-
-
-def dead(index: int = 0, hash8: str = HASH, **facts: Any) -> PodSeen:
-    return PodSeen(ended_pod(f"hello-{hash8}-{index}", hash8=hash8), **facts)
-
-
-def going(index: int = 0) -> PodSeen:
-    return PodSeen(pod(f"hello-{HASH}-{index}", hash8=HASH, deleting=True))
-
-
-def name(index: int) -> str:
-    return f"hello-{HASH}-{index}"
-
-
-def names(made: AgentPlan) -> list[str]:
-    return [one.name for one in made.delete]
 
 
 def ready(made: AgentPlan, kind: ConditionType = ConditionType.READY) -> tuple[str, str, str]:
@@ -60,63 +46,21 @@ def ready(made: AgentPlan, kind: ConditionType = ConditionType.READY) -> tuple[s
     return found.status.value, found.reason, found.message
 
 
+def progressing(made: AgentPlan) -> tuple[str, str]:
+    return ready(made, ConditionType.PROGRESSING)[:2]
+
+
 THREE = agent(replicas={"min": 3, "max": 3})
 H3 = hash_of(THREE.spec)
-CREATE: dict[str, tuple[AgentPlan, tuple[str, ...]]] = {
-    "a new Agent gets its pod": (plan(), (name(0),)),
-    "an Agent of three gets three": (plan(of=THREE), tuple(f"hello-{H3}-{i}" for i in range(3))),
-    "a gap is filled with the lowest free index": (
-        plan(usable(0, H3), usable(2, H3), of=THREE),
-        (f"hello-{H3}-1",),
-    ),
-    "a pod that is starting counts": (plan(starting()), ()),
-    "an ended pod doesn't count, but its name is taken": (plan(dead()), (name(1),)),
-    "a pod that goes away doesn't count, but its name is taken": (plan(going()), (name(1),)),
-    "a pod of an older template doesn't count": (plan(usable(0, OLD)), (name(0),)),
-    "no pod is made before the delay is over": (
-        plan(starts=StartsSeen(2, NOW + timedelta(seconds=3), None)),
-        (),
-    ),
-    "a pod is made when the delay is over": (plan(starts=StartsSeen(2, NOW, None)), (name(0),)),
-    "no pod is made for a spec that isn't allowed": (
-        plan(of=agent(podTemplate={"envFrom": [{"secretRef": {"name": "other"}}]})),
-        (),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CREATE)
-def test_pods_made(case: str) -> None:
-    made, wanted = CREATE[case]
-    assert made.create == wanted
-
-
-DELETE: dict[str, tuple[AgentPlan, list[str]]] = {
-    "a usable pod stays": (plan(usable()), []),
-    "an ended pod goes": (plan(dead()), [name(0)]),
-    "an ended pod stays until its runs are settled": (plan(dead(needed=True)), []),
-    "a pod of an older template that works stays until a new one does": (plan(usable(0, OLD), starting()), []),
-    "a pod of an older template goes when a new one takes runs": (plan(usable(0, OLD), usable()), [f"hello-{OLD}-0"]),
-    "a pod of an older template stays while it runs something": (plan(usable(0, OLD, busy=1), usable()), []),
-    "a pod of an older template that never took runs goes at once": (
-        plan(starting(0, OLD), starting()),
-        [f"hello-{OLD}-0"],
-    ),
-    "a pod that goes away already isn't deleted again": (plan(going()), []),
-}
-
-
-@pytest.mark.parametrize("case", DELETE)
-def test_pods_deleted(case: str) -> None:
-    made, wanted = DELETE[case]
-    assert names(made) == wanted
 
 
 def test_a_replaced_pod_gets_no_new_runs_and_is_shown_as_draining() -> None:
     made = plan(usable(0, OLD, busy=1), usable())
-    assert made.retire == {f"hello-{OLD}-0"}
+    assert made.pods.retire == {f"hello-{OLD}-0"}
     assert made.status is not None
-    assert {p.name: p.draining for p in made.status.pods} == {f"hello-{OLD}-0": True, name(0): False}
+    shown = {p.name: (p.ready, p.draining) for p in made.status.pods}
+    assert shown == {f"hello-{OLD}-0": (True, True), f"hello-{HASH}-0": (True, False)}
+    assert made.status.ready_replicas == 1
 
 
 IMAGE = PodSeen(
@@ -127,6 +71,26 @@ IMAGE = PodSeen(
 )
 FAILED = Problem(AgentReason.POD_FAILED, "the container ended with exit code 1")
 READY: dict[str, tuple[AgentPlan, tuple[str, str, str]]] = {
+    "at zero with graphs that are known": (
+        plan(of=ZERO, wanted=NOBODY),
+        ("True", "ScaledToZero", "a pod is started when there is something to do"),
+    ),
+    "on the way up from zero": (
+        plan(starting(), of=ZERO),
+        ("True", "ScaledToZero", "a pod is started when there is something to do"),
+    ),
+    "on the way up from zero with an image that is gone": (
+        plan(IMAGE, of=ZERO),
+        ("False", "ImagePullFailed", "image docker.io/example/hello:1: not found"),
+    ),
+    "at zero before the graphs are known": (
+        plan(of=ZERO, wanted=Wanted(discovered=False)),
+        ("False", "PodsStarting", "no pod takes runs yet"),
+    ),
+    "the only pod runs what it may and is replaced": (
+        plan(usable(usable=False, spent=True, busy=1)),
+        ("True", "PodsReplaced", "1 pods run what they took and are replaced"),
+    ),
     "no pod yet": (plan(), ("False", "PodsStarting", "no pod takes runs yet")),
     "one of one": (plan(usable()), ("True", "Available", "1 of 1 pods take runs")),
     "one of three": (plan(usable(0, H3), of=THREE), ("True", "Available", "1 of 3 pods take runs")),
@@ -169,7 +133,28 @@ def test_the_ready_condition(case: str) -> None:
 
 def test_what_is_in_the_way_of_a_new_template_is_told_while_the_old_one_works() -> None:
     made = plan(usable(0, OLD), IMAGE)
-    assert ready(made, ConditionType.PROGRESSING)[:2] == ("True", "ImagePullFailed")
+    assert progressing(made) == ("False", "ImagePullFailed")
+
+
+SECRET = {"envFrom": [{"secretRef": {"name": "other"}}]}
+PROGRESSING: dict[str, tuple[AgentPlan, tuple[str, str]]] = {
+    "as many as wanted": (plan(usable()), ("False", "UpToDate")),
+    "none wanted and none there": (plan(of=ZERO, wanted=NOBODY), ("False", "UpToDate")),
+    "more than wanted": (plan(usable(), usable(1), of=ZERO), ("False", "UpToDate")),
+    "one is missing": (plan(usable(0, H3), of=THREE, wanted=Wanted(3, 3)), ("True", "PodsStarting")),
+    "an older one is still there": (plan(usable(0, OLD), usable()), ("True", "PodsReplaced")),
+    "the first one of a new template starts": (plan(usable(0, OLD), starting()), ("True", "PodsReplaced")),
+    "a used-up one is replaced": (plan(usable(spent=True, busy=1), starting(1)), ("True", "PodsReplaced")),
+    "no image": (plan(IMAGE), ("False", "ImagePullFailed")),
+    "pods fail": (plan(starts=StartsSeen(4, None, FAILED)), ("False", "CrashLoop")),
+    "a secret that isn't allowed": (plan(of=agent(podTemplate=SECRET)), ("False", "SecretNotAllowed")),
+}
+
+
+@pytest.mark.parametrize("case", PROGRESSING)
+def test_the_progressing_condition(case: str) -> None:
+    made, wanted = PROGRESSING[case]
+    assert progressing(made) == wanted
 
 
 def test_a_graph_that_an_older_agent_serves_is_a_condition_that_goes_away_again() -> None:
@@ -216,3 +201,17 @@ def test_known_graphs_stay_known_while_no_pod_is_up() -> None:
     made = plan(of=agent(status=AgentStatus(graphs=("echo",)).to_json()))
     assert made.status is not None
     assert made.status.graphs == ("echo",)
+
+
+def test_the_numbers_are_right_at_zero() -> None:
+    made = plan(of=ZERO, wanted=NOBODY).status
+    assert made is not None
+    assert (made.replicas, made.ready_replicas, made.busy, made.pods) == (0, 0, 0, ())
+    assert made.template_hash == HASH
+
+
+def test_the_template_that_is_told_is_the_one_whose_graphs_are_known() -> None:
+    before = agent(status=AgentStatus(template_hash=OLD).to_json())
+    made = plan(usable(0, OLD), starting(), of=before, wanted=Wanted(discovered=False)).status
+    assert made is not None
+    assert made.template_hash == OLD

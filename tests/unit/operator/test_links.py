@@ -10,7 +10,7 @@ from tests.unit.operator.builders import NAMESPACE, THREAD, held, pod
 from tests.unit.operator.fakes import now
 
 from runyard_api.errors import Unavailable
-from runyard_api.internal import RunHeld, RunStart, RuntimeInfo, StatusMessage
+from runyard_api.internal import GraphSchemas, RunHeld, RunStart, RuntimeInfo, StatusMessage
 from runyard_api.states import CancelAction, RunState
 from runyard_clients.runtime import StartAnswer
 from runyard_operator.links import HOLD_SECONDS, Links, PodLink
@@ -34,6 +34,9 @@ class ScriptedPod:
         while (message := await self.says.get()) is not None:
             yield message
         raise Unavailable("broken off")
+
+    async def schemas(self, graph_id: str) -> GraphSchemas:
+        return GraphSchemas(graph_id=graph_id)
 
     async def info(self) -> RuntimeInfo:
         return RuntimeInfo(boot_id="b1", slots=2, graphs=("echo",), versions={})

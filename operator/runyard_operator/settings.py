@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from runyard_operator.runs.decide import UNKNOWN_AGENT_SECONDS
-
-MIN_KEY_BYTES = 32
+from runyard_process.environment import Environment
+from runyard_process.logs import DEFAULT_LOGS, LogSettings, log_settings
 
 
 @dataclass(frozen=True)
@@ -18,6 +17,7 @@ class Settings:
     `probe_port`: /healthz and /readyz (RUNYARD_PROBE_PORT). `workers`: threads reconciled at once (RUNYARD_WORKERS, 8
     to 32). `unknown_agent_seconds`: how long a run waits for an Agent that doesn't exist
     (RUNYARD_UNKNOWN_AGENT_SECONDS). `instance`: this operator's own name in Events (RUNYARD_POD_NAME).
+    `logs`: form and level of log lines.
     """
 
     database_url: str
@@ -29,45 +29,23 @@ class Settings:
     workers: int = 32
     unknown_agent_seconds: int = UNKNOWN_AGENT_SECONDS
     instance: str = "operator"
+    logs: LogSettings = DEFAULT_LOGS
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
-        """Reads and checks all of it. Raises ValueError with one sentence naming the variable."""
-        return cls(
-            database_url=_required(environ, "RUNYARD_DATABASE_URL"),
-            agents_namespace=_required(environ, "RUNYARD_AGENTS_NAMESPACE"),
-            token_key=_key(_required(environ, "RUNYARD_TOKEN_KEY_FILE")),
-            agent_database_secret=_required(environ, "RUNYARD_AGENT_DATABASE_SECRET"),
-            env_secret_prefix=environ.get("RUNYARD_ENV_SECRET_PREFIX") or cls.env_secret_prefix,
-            probe_port=_number(environ, "RUNYARD_PROBE_PORT", cls.probe_port, 1, 65_535),
-            workers=_number(environ, "RUNYARD_WORKERS", cls.workers, 8, 32),
-            unknown_agent_seconds=_number(
-                environ, "RUNYARD_UNKNOWN_AGENT_SECONDS", cls.unknown_agent_seconds, 1, 86_400
-            ),
-            instance=environ.get("RUNYARD_POD_NAME") or cls.instance,
+        """Reads and checks all of it. Raises BadSetting with one sentence naming the variable."""
+        env = Environment(environ)
+        settings = cls(
+            database_url=env.required("RUNYARD_DATABASE_URL"),
+            agents_namespace=env.required("RUNYARD_AGENTS_NAMESPACE"),
+            token_key=env.key_file("RUNYARD_TOKEN_KEY_FILE"),
+            agent_database_secret=env.required("RUNYARD_AGENT_DATABASE_SECRET"),
+            env_secret_prefix=env.text("RUNYARD_ENV_SECRET_PREFIX", cls.env_secret_prefix),
+            probe_port=env.whole("RUNYARD_PROBE_PORT", cls.probe_port, 1, 65_535),
+            workers=env.whole("RUNYARD_WORKERS", cls.workers, 8, 32),
+            unknown_agent_seconds=env.whole("RUNYARD_UNKNOWN_AGENT_SECONDS", cls.unknown_agent_seconds, 1, 86_400),
+            instance=env.text("RUNYARD_POD_NAME", cls.instance),
+            logs=log_settings(env),
         )
-
-
-def _required(environ: Mapping[str, str], name: str) -> str:
-    if value := environ.get(name, "").strip():
-        return value
-    raise ValueError(f"{name} must be set")
-
-
-def _key(path: str) -> bytes:
-    try:
-        key = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise ValueError(f"RUNYARD_TOKEN_KEY_FILE {path} can't be read: {error.strerror}") from error
-    if len(key) < MIN_KEY_BYTES:
-        raise ValueError(f"RUNYARD_TOKEN_KEY_FILE {path} must hold at least {MIN_KEY_BYTES} bytes")
-    return key
-
-
-def _number(environ: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    text = environ.get(name, "").strip()
-    if not text:
-        return default
-    if not text.isdigit() or not low <= int(text) <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {text[:20]!r}")
-    return int(text)
+        env.refuse_misspelled()
+        return settings

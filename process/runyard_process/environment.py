@@ -1,11 +1,14 @@
-"""Settings from environment variables, read and checked one way. Called by the `settings` module of each service.
+"""Settings from environment variables, read and checked one way. Called by the `settings` module of each service and
+by its `__main__`.
 
 A value that is missing, unknown or out of range raises BadSetting: one line that names the variable. Variables that
 hold secrets (URLs, tokens) aren't quoted in it.
 """
 
 import difflib
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,3 +109,12 @@ class Environment:
         for name in sorted(self._environ.keys() - self._asked):
             if name.startswith(PREFIX) and (near := difflib.get_close_matches(name, self._asked, 1, LOOKS_LIKE)):
                 raise BadSetting(f"{name} is no setting; {near[0]} is")
+
+
+def settings_or_exit(program: str, read: Callable[[Mapping[str, str]], _T]) -> _T:
+    """What `read` makes of this process's environment; a BadSetting ends the process with 2 and one line on stderr."""
+    try:
+        return read(os.environ)
+    except BadSetting as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -36,6 +36,9 @@ class LogSettings:
     level: int = logging.INFO
 
 
+DEFAULT_LOGS = LogSettings()
+
+
 def log_settings(env: Environment) -> LogSettings:
     """Reads them. Raises BadSetting."""
     return LogSettings(

@@ -13,10 +13,12 @@ import structlog
 import uvloop
 
 from runyard_api.errors import Unavailable
+from runyard_process.environment import settings_or_exit
+from runyard_process.logs import configure_logs
 from runyard_runtime.project import ProjectError
 from runyard_runtime.runtime import Runtime, start_runtime
 from runyard_runtime.serve import serve
-from runyard_runtime.settings import BadSetting, Settings, settings_from_env
+from runyard_runtime.settings import Settings, settings_from_env
 from runyard_store.database import open_database
 from runyard_store.migrate import require_schema
 
@@ -27,11 +29,8 @@ _log = structlog.get_logger(__name__)
 
 def main() -> None:
     """Runs the runtime; ends with 1 and one line on stderr when it can't start."""
-    _configure_logs()
-    try:
-        settings = settings_from_env(os.environ)
-    except BadSetting as error:
-        sys.exit(str(error))
+    settings = settings_or_exit("runyard-runtime", settings_from_env)
+    configure_logs(settings.logs)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(settings))
         sys.stderr.flush()
@@ -98,19 +97,6 @@ def _leave(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         _log.debug("no termination message", error=str(error))
-
-
-def _configure_logs() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(20),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Settings from the environment: defaults, and one line that names the variable for what is missing or wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from runyard_process.environment import BadSetting, Environment
+from runyard_process.environment import BadSetting, Environment, settings_or_exit
 
 
 def test_what_is_not_set_or_blank_has_its_default() -> None:
@@ -83,3 +83,13 @@ def test_a_misspelled_name_is_refused_and_a_strange_one_left_alone() -> None:
     with pytest.raises(BadSetting, match=r"^RUNYARD_HEARTBEAT_SECOND is no setting; RUNYARD_HEARTBEAT_SECONDS is$"):
         env.refuse_misspelled()
     Environment({"RUNYARD_OF_SOMEBODY": "x"}).refuse_misspelled()
+
+
+def test_a_process_ends_with_2_and_one_line_when_a_setting_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    def read(_: Mapping[str, str]) -> None:
+        raise BadSetting("RUNYARD_A must be set")
+
+    with pytest.raises(SystemExit) as ended:
+        settings_or_exit("runyard-thing", read)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "runyard-thing: RUNYARD_A must be set\n"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runyard_runtime.settings import BadSetting, settings_from_env
+from runyard_process.environment import BadSetting
+from runyard_runtime.settings import settings_from_env
 
 LEAST = {"RUNYARD_DATABASE_URL": "sqlite:////x.db", "RUNYARD_TOKEN_SHA256": "a" * 64}
 

@@ -10,7 +10,7 @@ import structlog
 
 from runyard_api.errors import Held, NotFound
 from runyard_store.database import Database
-from runyard_store.deletion import delete_thread, expired_threads
+from runyard_store.deletion import delete_idle_thread, expired_threads
 
 log = structlog.get_logger(__name__)
 AT_ONCE = 100
@@ -25,7 +25,7 @@ async def delete_expired(db: Database, ended_before: datetime) -> int:
     while due := await expired_threads(db, ended_before, AT_ONCE):
         for thread_id in due:
             try:
-                await delete_thread(db, thread_id)
+                await delete_idle_thread(db, thread_id)
             except (Held, NotFound) as error:  # another gateway was faster, or somebody has just used the thread
                 log.debug("thread left", thread=thread_id, why=error.reason)
             else:

@@ -1,5 +1,7 @@
-"""Whether one JSON document contains another, as Postgres' `@>` says it, for sqlite. Pure; database.py gives it to sqlite
-as `runyard_contains`, which on Postgres is a function that the migration makes."""
+"""Whether one JSON document contains another, as Postgres' `@>` says it, for sqlite. Pure.
+
+database.py gives it to sqlite as `runyard_contains`, which on Postgres is a function that the migration makes.
+"""
 
 from typing import Any
 

@@ -5,12 +5,16 @@ Nothing can write to a thread while or after it is deleted: the lease that every
 first and goes with it.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import BindParameter, and_, bindparam, delete, exists, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard_api.errors import Held, NotFound
+from runyard_api.errors import Conflict, Held, NotFound
+from runyard_api.states import RunState
 from runyard_store.database import Database
+from runyard_store.ending import remove_run
 from runyard_store.tables import (
     TEMPORARY_ENDED,
     event_batches,
@@ -36,20 +40,60 @@ async def expired_threads(db: Database, ended_before: datetime, limit: int) -> l
         return [row.thread_id for row in found]
 
 
-async def delete_thread(db: Database, thread_id: str) -> None:
+@dataclass(frozen=True)
+class RemovedRun:
+    """A run whose row is gone; `unfinished`: something may still be executing it, to no effect."""
+
+    run_id: str
+    unfinished: bool
+
+
+async def delete_idle_thread(db: Database, thread_id: str) -> None:
     """Removes the thread, its lease, runs, events and checkpoints, all or nothing.
 
     Raises NotFound, Held (a run of it is unfinished), Unavailable.
     """
     async with db.begin() as connection:
-        # In the order of every writer: lease, then thread. Runs are made under the thread's lock.
-        await connection.execute(_LOCK_LEASE, {"of_thread": thread_id})
-        unfinished = (await connection.execute(_LOCK_THREAD, {"of_thread": thread_id})).scalar_one_or_none()
-        if unfinished is None:
-            raise NotFound(f"Thread with ID {thread_id} not found.")
-        if unfinished:
+        if await _locked(connection, thread_id, None):
             raise Held(f"Thread {thread_id} has an unfinished run; try again when it has ended.")
         await _DELETE[db.kind].execute(db.kind, connection, {"of_thread": thread_id})
+
+
+async def delete_thread(db: Database, thread_id: str, user_id: str) -> list[RemovedRun]:
+    """Removes a user's thread in the same way, unfinished runs included: they are fenced out, and the caller tells
+    whoever executes them. Raises NotFound, Unavailable.
+    """
+    async with db.begin() as connection:
+        await _locked(connection, thread_id, user_id)
+        found = (await connection.execute(_RUNS, {"of_thread": thread_id})).all()
+        await _DELETE[db.kind].execute(db.kind, connection, {"of_thread": thread_id})
+    return [RemovedRun(row.run_id, not RunState(row.status).finished) for row in found]
+
+
+async def delete_finished_run(db: Database, run_id: str, thread_id: str, user_id: str) -> None:
+    """Removes the row and the events of a finished run; its checkpoints are the thread's and stay.
+
+    Raises NotFound, Conflict (it is unfinished), Unavailable.
+    """
+    async with db.begin() as connection:
+        mine = (runs.c.run_id == run_id) & (runs.c.thread_id == thread_id) & (runs.c.user_id == user_id)
+        status = (await connection.execute(select(runs.c.status).where(mine).with_for_update())).scalar_one_or_none()
+        if status is None:
+            raise NotFound(f"Run with ID {run_id} not found.")
+        if not RunState(status).finished:
+            raise Conflict(f"Run {run_id} is {status}: cancel it first, with wait=true, or with action=rollback.")
+        await remove_run(connection, run_id)
+
+
+async def _locked(connection: AsyncConnection, thread_id: str, user_id: str | None) -> int:
+    """Locks in the order of every writer, lease, then thread, under which runs are made; gives the number of unfinished
+    runs. Raises NotFound."""
+    await connection.execute(_LOCK_LEASE, {"of_thread": thread_id})
+    row = (await connection.execute(_LOCK_THREAD, {"of_thread": thread_id})).one_or_none()
+    if row is None or user_id not in (None, row.user_id):
+        raise NotFound(f"Thread with ID {thread_id} not found.")
+    unfinished: int = row.unfinished
+    return unfinished
 
 
 _others = runs.alias("other_runs")
@@ -69,7 +113,12 @@ _EXPIRED = (
     .limit(bindparam("at_most"))
 )
 _LOCK_LEASE = select(thread_leases.c.epoch).where(thread_leases.c.thread_id == bindparam("of_thread")).with_for_update()
-_LOCK_THREAD = select(threads.c.unfinished).where(threads.c.thread_id == bindparam("of_thread")).with_for_update()
+_LOCK_THREAD = (
+    select(threads.c.user_id, threads.c.unfinished)
+    .where(threads.c.thread_id == bindparam("of_thread"))
+    .with_for_update()
+)
+_RUNS = select(runs.c.run_id, runs.c.status).where(runs.c.thread_id == bindparam("of_thread"))
 
 
 def _delete(kind: Kind) -> Together:

@@ -8,17 +8,18 @@ from uuid import uuid4
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from sqlalchemy import text
-from tests.support.store_rows import NOW, claimed, events, finish_of, later, new_run, stored_run
+from tests.support.store_rows import NOW, USER, claimed, events, finish_of, later, new_run, stored_run
 
-from runyard_api.errors import Fenced, Held, NotFound
+from runyard_api.errors import Conflict, Fenced, Held, NotFound
 from runyard_api.states import RunState, ThreadState
 from runyard_store import event_log
 from runyard_store.checkpoints import Checkpointers, open_checkpointers
 from runyard_store.database import Database
-from runyard_store.deletion import delete_thread, expired_threads
+from runyard_store.deletion import delete_finished_run, delete_idle_thread, delete_thread, expired_threads
 from runyard_store.finish import finish_run
 from runyard_store.leases import Claim, claim_thread
-from runyard_store.runs import create_run, finish_unheld, get_run
+from runyard_store.pre_run import PreRun
+from runyard_store.runs import RunRow, create_run, finish_unheld, get_run
 from runyard_store.threads import ThreadUpdate, get_thread, record_state
 
 
@@ -66,18 +67,18 @@ async def test_a_thread_goes_with_everything_of_it_and_nothing_else(db: Database
     before = await contents(db, stays)
     assert all(before.values())
     assert await contents(db, gone) == before
-    await delete_thread(db, gone.run.thread_id)
+    await delete_idle_thread(db, gone.run.thread_id)
     assert set((await contents(db, gone)).values()) == {0}
     assert await contents(db, stays) == before
     with pytest.raises(NotFound):
-        await delete_thread(db, gone.run.thread_id)
+        await delete_idle_thread(db, gone.run.thread_id)
 
 
 async def test_nobody_writes_to_a_deleted_thread(db: Database, savers: Checkpointers) -> None:
     claim = await finished_thread(db, savers)
     run_id, thread_id = claim.run.run_id, claim.run.thread_id
     epoch = await claim_thread(db, thread_id, "an update of the state", 0)
-    await delete_thread(db, thread_id)
+    await delete_idle_thread(db, thread_id)
     with pytest.raises(Fenced):
         await write_checkpoint(savers, claim)
     with pytest.raises(Fenced):
@@ -94,7 +95,7 @@ async def test_nobody_writes_to_a_deleted_thread(db: Database, savers: Checkpoin
 async def test_a_thread_made_again_is_closed_to_attempts_of_the_old_one(db: Database, savers: Checkpointers) -> None:
     old = await finished_thread(db, savers)
     for _ in range(5):
-        await delete_thread(db, old.run.thread_id)
+        await delete_idle_thread(db, old.run.thread_id)
         new = await claimed(db, await stored_run(db, old.run.thread_id))
         assert new.epoch != old.epoch
         with pytest.raises(Fenced):
@@ -110,17 +111,17 @@ async def test_a_thread_with_an_unfinished_run_stays(db: Database, savers: Check
     claim = await finished_thread(db, savers)
     waiting = await stored_run(db, claim.run.thread_id)
     with pytest.raises(Held):
-        await delete_thread(db, claim.run.thread_id)
+        await delete_idle_thread(db, claim.run.thread_id)
     assert all((await contents(db, claim)).values())
     await finish_unheld(db, waiting.run_id, RunState.INTERRUPTED, None, NOW)
-    await delete_thread(db, claim.run.thread_id)
+    await delete_idle_thread(db, claim.run.thread_id)
 
 
 async def test_deleting_at_once_with_others_who_delete_or_make_a_run(db: Database, savers: Checkpointers) -> None:
     for _ in range(10):
         claim = await finished_thread(db, savers)
         again = new_run(claim.run.thread_id, if_not_exists="reject")
-        deletions = [delete_thread(db, claim.run.thread_id) for _ in range(3)]
+        deletions = [delete_idle_thread(db, claim.run.thread_id) for _ in range(3)]
         *deleted, made = await asyncio.gather(*deletions, create_run(db, again, NOW), return_exceptions=True)
         if isinstance(made, BaseException):
             assert isinstance(made, NotFound)
@@ -130,6 +131,76 @@ async def test_deleting_at_once_with_others_who_delete_or_make_a_run(db: Databas
             assert all(isinstance(outcome, Held) for outcome in deleted)
             assert (await get_thread(db, claim.run.thread_id)).unfinished == 1
             assert await get_run(db, claim.run.run_id)
+
+
+async def test_a_thread_can_go_with_its_unfinished_runs(db: Database, savers: Checkpointers) -> None:
+    done = await finished_thread(db, savers)
+    thread_id = done.run.thread_id
+    at_work = await claimed(db, await stored_run(db, thread_id))
+    waiting = await stored_run(db, thread_id)
+    with pytest.raises(NotFound):
+        await delete_thread(db, thread_id, "somebody else")
+    removed = await delete_thread(db, thread_id, USER)
+    assert {(run.run_id, run.unfinished) for run in removed} == {
+        (done.run.run_id, False),
+        (at_work.run.run_id, True),
+        (waiting.run_id, True),
+    }
+    assert set((await contents(db, done)).values()) == {0}
+    with pytest.raises(Fenced):
+        await write_checkpoint(savers, at_work)
+    with pytest.raises(Fenced):
+        await finish_run(db, finish_of(at_work))
+    with pytest.raises(NotFound):
+        await claimed(db, waiting)
+    assert set((await contents(db, at_work)).values()) == {0}
+
+
+async def test_deleting_while_attempts_begin_write_and_end(db: Database, savers: Checkpointers) -> None:
+    async def attempt(run: RunRow) -> None:
+        claim = await claimed(db, run)
+        await write_checkpoint(savers, claim)
+        await event_log.append(db, run.run_id, run.thread_id, claim.epoch, events(claim, 1))
+        await finish_run(db, finish_of(claim))
+
+    for delay in range(8):
+        run = await stored_run(db)
+        work = asyncio.create_task(attempt(run))
+        for _ in range(delay * 3):
+            await asyncio.sleep(0)
+        await delete_thread(db, run.thread_id, USER)
+        [outcome] = await asyncio.gather(work, return_exceptions=True)
+        assert outcome is None or isinstance(outcome, Fenced | NotFound)
+        gone = Claim("started", run, 0, PreRun(), resume=False, head_ms=None)
+        assert set((await contents(db, gone)).values()) == {0}
+
+
+async def test_a_finished_run_goes_with_its_events_and_leaves_the_threads_state(
+    db: Database, savers: Checkpointers
+) -> None:
+    claim = await finished_thread(db, savers)
+    run = claim.run
+    before = await get_thread(db, run.thread_id)
+    for thread_id, user in ((str(uuid4()), USER), (run.thread_id, "somebody else")):
+        with pytest.raises(NotFound):
+            await delete_finished_run(db, run.run_id, thread_id, user)
+    await delete_finished_run(db, run.run_id, run.thread_id, USER)
+    left = await contents(db, claim)
+    assert (left.pop("runs"), left.pop("event_batches")) == (0, 0)
+    assert all(left.values())
+    assert await get_thread(db, run.thread_id) == before
+    with pytest.raises(NotFound):
+        await delete_finished_run(db, run.run_id, run.thread_id, USER)
+
+
+async def test_an_unfinished_run_is_to_be_cancelled_first(db: Database) -> None:
+    run = await stored_run(db)
+    with pytest.raises(Conflict, match="pending: cancel it first"):
+        await delete_finished_run(db, run.run_id, run.thread_id, USER)
+    await claimed(db, run)
+    with pytest.raises(Conflict, match="running: cancel it first"):
+        await delete_finished_run(db, run.run_id, run.thread_id, USER)
+    assert await get_run(db, run.run_id)
 
 
 async def ended(db: Database, seconds: float, thread_id: str | None = None, *, temporary: bool = True) -> str:

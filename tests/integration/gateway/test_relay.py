@@ -20,7 +20,7 @@ from runyard_gateway.render import Renderer, Wanted
 from runyard_gateway.streaming import Sink
 from runyard_store import event_log
 from runyard_store.database import Database
-from runyard_store.deletion import delete_thread
+from runyard_store.deletion import delete_idle_thread
 from runyard_store.finish import finish_run
 from runyard_store.leases import Claim
 from runyard_store.runs import RunRow, delete_run, finish_unheld, get_run
@@ -236,7 +236,7 @@ async def test_a_reader_that_is_slower_than_the_deletion_of_a_finished_run_is_to
     run = await stored_run(db)
     await finished(db, await claimed(db, run), event(1), TAIL)
     row = await get_run(db, run.run_id)
-    await delete_thread(db, run.thread_id)
+    await delete_idle_thread(db, run.thread_id)
     [(name, body), end] = await read(db, Script(), row)
     assert (name, body["error"], end) == ("error", "Deleted", ("end", None))
 

@@ -1,8 +1,12 @@
-"""`app` runs each scenario on both servers; `cluster` is the helm release itself."""
+"""`app` runs each scenario on both servers; `cluster` is the helm release itself.
 
-from collections.abc import AsyncIterator, Iterator
+When a test that uses the cluster fails, its report shows what the cluster looked like then.
+"""
+
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
+from tests.e2e.diagnostics import describe
 from tests.e2e.servers import App, Cluster, Server, connected, embedded, install
 
 
@@ -41,3 +45,19 @@ async def app(any_server: Server) -> AsyncIterator[App]:
 async def cluster_app(cluster_server: Server) -> AsyncIterator[App]:
     async with connected(cluster_server) as app:
         yield app
+
+
+DESCRIBED = pytest.StashKey[int]()
+DESCRIBED_AT_MOST = 3  # failures; those that follow look the same and would bury the first
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the cluster's state to the report of a failure."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    described = item.session.stash.get(DESCRIBED, 0)
+    if report.failed and isinstance(cluster, Cluster) and described < DESCRIBED_AT_MOST:
+        item.session.stash[DESCRIBED] = described + 1
+        report.sections.append(("the cluster", describe(cluster)))
+    return report

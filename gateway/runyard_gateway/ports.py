@@ -51,13 +51,15 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class AgentView:
-    """One agent: the graph ids it serves (empty: not discovered yet), and why it isn't ready when it isn't."""
+    """One agent: the graph ids it serves (empty: not discovered yet), and why it isn't ready when it isn't. `template`
+    names what its schemas are kept under (empty: they aren't)."""
 
     name: str
     graphs: tuple[str, ...]
     ready: bool
     created_at: datetime
     reason: str = ""
+    template: str = ""
 
 
 class Runs(Protocol):
@@ -83,5 +85,6 @@ class Runs(Protocol):
         ...
 
     async def endpoint(self, agent_name: str) -> AgentEndpoint:
-        """A ready pod of the agent, waiting at most 30 s for one. Raises NotFound for no such agent, Unavailable."""
+        """A pod of the agent that answers; if none is up, has one started and waits at most 30 s for it. Raises
+        NotFound for no such agent, Unavailable."""
         ...

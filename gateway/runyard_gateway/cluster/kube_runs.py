@@ -21,6 +21,7 @@ from runyard_api.states import CancelAction, RunState
 from runyard_api.tokens import pod_token
 from runyard_clients.runtime import RuntimeClient
 from runyard_gateway.cluster.views import ClusterAgent, ClusterRun, PodAddress, by_age, cluster_agent, cluster_run
+from runyard_gateway.cluster.wake import Waker
 from runyard_gateway.cluster.watchers import Watchers
 from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
@@ -56,6 +57,7 @@ class KubeRuns:
         self._runs: Informer[ClusterRun] = Informer(cluster.kube, Target(RUNS, cluster.namespace), cluster_run)
         self._agents: Informer[ClusterAgent] = Informer(cluster.kube, Target(AGENTS, cluster.namespace), cluster_agent)
         self._watchers = Watchers()
+        self._waker = Waker(cluster.kube, cluster.namespace, cluster.now)
         self._runs.subscribe(self._watchers.on_change)
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -80,7 +82,7 @@ class KubeRuns:
         except kube_errors.AlreadyExists:
             made = await cluster.kube.get(RUNS, cluster.namespace, run.run_id)
         except kube_errors.Invalid as error:
-            log.error("the API server refused a Run", run=run.run_id, reason=error.message)
+            log.error("the API server refused a Run", run=run.run_id, thread=run.thread_id, reason=error.message)
             failure = {"error": "Refused", "message": "The cluster refused the Run object of this run."}
             await finish_unheld(cluster.db, run.run_id, RunState.ERROR, failure, cluster.now())
             return
@@ -103,7 +105,7 @@ class KubeRuns:
             return False
         except kube_errors.Invalid as error:
             # A stronger cancel is there already; the row was read before it was.
-            log.info("the API server refused a cancel", run=run.run_id, reason=error.message)
+            log.info("the API server refused a cancel", run=run.run_id, thread=run.thread_id, reason=error.message)
         return True
 
     @contextlib.asynccontextmanager
@@ -118,7 +120,8 @@ class KubeRuns:
         return by_age(self._agents.items())
 
     async def endpoint(self, agent_name: str) -> AgentEndpoint:
-        """A ready pod of the agent, any of them; waits for one."""
+        """A pod of the agent, any of those that take runs, else one that still answers; wakes the agent and waits if
+        there is none."""
         changed = asyncio.Event()
         unsubscribe = self._agents.subscribe(lambda _old, _new: changed.set())
         try:
@@ -127,14 +130,22 @@ class KubeRuns:
                     agent = self._agents.get(agent_name)
                     if agent is None:
                         await self._confirm_agent(agent_name)
-                    elif agent.pods:
-                        return self._client_of(random.choice(agent.pods))
+                    elif pods := agent.pods or agent.leaving:
+                        return self._client_of(random.choice(pods))
+                    else:
+                        await self._waker.wake(agent_name)
                     await changed.wait()
                     changed.clear()
         except TimeoutError:
-            raise Unavailable(f"Agent {agent_name} has no ready pod.") from None
+            raise Unavailable(self._no_pod(agent_name)) from None
         finally:
             unsubscribe()
+
+    def _no_pod(self, agent_name: str) -> str:
+        """Why there is none, as far as the Agent knows."""
+        agent = self._agents.get(agent_name)
+        why = f": {agent.view.reason}" if agent and agent.view.reason else "; one is being started"
+        return f"Agent {agent_name} has no pod up{why}"
 
     async def _confirm_agent(self, agent_name: str) -> None:
         """Raises NotFound unless the API server knows the agent: the cache may be behind."""

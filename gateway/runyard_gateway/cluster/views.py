@@ -41,10 +41,11 @@ class ClusterRun:
 
 @dataclass(frozen=True)
 class ClusterAgent:
-    """An Agent object; `pods` are those that take runs."""
+    """An Agent object; `pods` are those that take runs, `leaving` those that still answer but take none."""
 
     view: AgentView
     pods: tuple[PodAddress, ...]
+    leaving: tuple[PodAddress, ...] = ()
 
 
 def cluster_run(manifest: Manifest) -> ClusterRun:
@@ -64,13 +65,17 @@ def cluster_agent(manifest: Manifest) -> ClusterAgent:
     condition = agent.ready
     why = "" if condition is None or agent.is_ready else f"{condition.reason}: {condition.message}"
     made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
-    graphs = tuple(sorted(agent.status.graphs or agent.spec.graphs or ()))
-    pods = (
-        PodAddress(pod.name, pod.nonce, pod.endpoint)
+    view = AgentView(agent.metadata.name, agent.graph_ids, agent.is_ready, made, why, agent.status.template_hash or "")
+    answering = [
+        (pod.draining, PodAddress(pod.name, pod.nonce, pod.endpoint))
         for pod in agent.status.pods
-        if pod.ready and not pod.draining and pod.endpoint
+        if pod.ready and pod.endpoint
+    ]
+    return ClusterAgent(
+        view,
+        tuple(address for draining, address in answering if not draining),
+        tuple(address for draining, address in answering if draining),
     )
-    return ClusterAgent(AgentView(agent.metadata.name, graphs, agent.is_ready, made, why), tuple(pods))
 
 
 def by_age(agents: Iterable[ClusterAgent]) -> list[AgentView]:

@@ -11,6 +11,7 @@ from runyard_gateway.assistants import by_id, search
 from runyard_gateway.body import JsonResponse, StrictRoute
 from runyard_gateway.context import Ctx
 from runyard_gateway.paging import page, selected
+from runyard_gateway.schemas import schemas_of
 
 router = APIRouter(prefix="/assistants", tags=["Assistants"], route_class=StrictRoute)
 
@@ -41,6 +42,4 @@ async def get_assistant(assistant_id: UUID, ctx: Ctx) -> Response:
 async def get_schemas(assistant_id: UUID, ctx: Ctx) -> Response:
     """The JSON schemas of the assistant's graph."""
     assistant = by_id(ctx.runs.agents(), assistant_id)
-    endpoint = await ctx.runs.endpoint(assistant.agent_name)
-    schemas = await endpoint.schemas(assistant.graph_id)
-    return JsonResponse({**schemas.model_dump(), "graph_id": assistant.name})
+    return JsonResponse(await schemas_of(ctx.db, ctx.runs, assistant))

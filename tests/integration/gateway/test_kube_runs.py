@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -166,6 +167,35 @@ async def test_an_endpoint_is_a_ready_pod_and_is_waited_for(runs: KubeRuns, kube
     assert (view.name, view.graphs, view.ready) == ("hello", ("chat",), False)
     with pytest.raises(NotFound):
         await runs.endpoint("nobody")
+
+
+async def test_many_requests_for_an_agent_without_a_pod_are_one_mark(
+    runs: KubeRuns, kube: KubeClient, namespace: str
+) -> None:
+    made = await kube.create(AGENTS, namespace, agent("hello"))
+    asking = [asyncio.create_task(runs.endpoint("hello")) for _ in range(20)]
+    async with aclosing(kube.watch(AGENTS, namespace, resource_version=version_of(made))) as changes:
+        there = (await anext(changes)).object
+    assert "runyard.dev/wanted-at" in there["metadata"]["annotations"]
+    pod: dict[str, Any] = {"name": "hello-1", "nonce": "n", "endpoint": "10.0.0.9:8123", "ready": True}
+    await kube.patch_status(AGENTS, namespace, "hello", {"pods": [pod]}, resource_version=version_of(there))
+    assert len(await asyncio.gather(*asking)) == 20
+    assert made["metadata"]["generation"] == there["metadata"]["generation"]
+
+
+def version_of(manifest: Manifest) -> str:
+    """As the precondition of a write it shows that nobody has written since."""
+    version: str = manifest["metadata"]["resourceVersion"]
+    return version
+
+
+async def test_a_pod_that_takes_no_more_runs_still_answers_when_there_is_no_other(
+    runs: KubeRuns, kube: KubeClient, namespace: str
+) -> None:
+    await kube.create(AGENTS, namespace, agent("hello"))
+    pod: dict[str, Any] = {"name": "hello-1", "nonce": "n", "endpoint": "10.0.0.9:8123", "ready": True}
+    await kube.patch_status(AGENTS, namespace, "hello", {"pods": [pod | {"draining": True}]})
+    assert isinstance(await runs.endpoint("hello"), RuntimeClient)
 
 
 async def test_the_sweep_patches_a_cancel_that_only_the_row_knows(

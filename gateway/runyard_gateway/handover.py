@@ -62,6 +62,12 @@ class Handover:
         try:
             await work()
         except NotFound:
-            log.info("the run is gone", run=run.run_id)
+            log.info("the run is gone", run=run.run_id, thread=run.thread_id)
         except RunyardError as error:
-            log.error("work on a run was refused", run=run.run_id, reason=error.reason, detail=error.detail)
+            log.error(
+                "work on a run was refused",
+                run=run.run_id,
+                thread=run.thread_id,
+                reason=error.reason,
+                detail=error.detail,
+            )

@@ -1,6 +1,7 @@
 """The outermost layer of the application, as plain ASGI: a request id on every answer, no failure without an answer."""
 
 import re
+import time
 import uuid
 
 import structlog
@@ -13,7 +14,10 @@ _USABLE_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class RequestContext:
-    """Echoes the caller's `x-request-id` or makes one, and answers 500 in the contract's form when a route breaks."""
+    """Echoes the caller's `x-request-id` or makes one, and answers 500 in the contract's form when a route breaks.
+
+    Every line that is logged for a request names its id; so does one at level debug for the request itself.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,19 +27,25 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        started = False
+        structlog.contextvars.clear_contextvars()  # a server may handle two requests of a connection in one context
+        structlog.contextvars.bind_contextvars(request=request_id.decode())
+        started, began = False, time.monotonic()
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                seconds = round(time.monotonic() - began, 4)
+                log.debug(
+                    "request", method=scope["method"], path=scope["path"], status=message["status"], seconds=seconds
+                )
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
         except Exception:
-            log.exception("request broke", path=scope["path"], method=scope["method"], request=request_id.decode())
+            log.exception("request broke", path=scope["path"], method=scope["method"])
             if started:
                 raise
             await failure(500, "Internal server error")(scope, receive, send_with_id)

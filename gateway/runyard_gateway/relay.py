@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from runyard_api.errors import RunyardError
 from runyard_api.events import END, Event, EventId
@@ -90,7 +91,8 @@ class Relay:
 
     async def _read(self, endpoint: AgentEndpoint, attempt: int, followed: Followed, sink: Sink) -> None:
         """Copies from one pod until it has no more, another attempt begins, or the run is over and the pod is late."""
-        copying = asyncio.create_task(self._copy(endpoint, sink))
+        with bound_contextvars(attempt=attempt):
+            copying = asyncio.create_task(self._copy(endpoint, sink))
         moved = asyncio.create_task(followed.until(lambda: followed.over or followed.status.attempt > attempt))
         try:
             await asyncio.wait({copying, moved}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +114,7 @@ class Relay:
                     if self._ended:
                         return
         except RunyardError as error:
-            log.info("event stream of a pod broke", run=self._run_id, reason=error.reason, detail=error.detail)
+            log.info("event stream of a pod broke", reason=error.reason, detail=error.detail)
 
     async def _deliver(self, batch: Sequence[Event], sink: Sink) -> None:
         frames = []

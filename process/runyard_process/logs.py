@@ -112,8 +112,15 @@ def log_uncaught() -> None:
 
 
 def _flat(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """logfmt's values are texts; the renderer escapes line ends and quotes of those alone."""
-    return {key: value if isinstance(value, str | int | float | bool) else str(value) for key, value in event.items()}
+    """logfmt's values are texts; the renderer escapes quotes and line ends of those, the rest of the control
+    characters are escaped here."""
+    return {key: value if isinstance(value, int | float) else _printable(str(value)) for key, value in event.items()}
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _without_repr(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

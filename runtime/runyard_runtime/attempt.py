@@ -70,7 +70,7 @@ class Attempt:
             wake=lambda: loop.call_soon_threadsafe(self._move_events),
             loop_call=engine.graph_loop.call,
         )
-        self._writer = LogWriter(self._append, self._logged, run.run_id)
+        self._writer = LogWriter(self._append, self._logged)
         self._execution = self._make_execution()
         self._task: asyncio.Task[None] | None = None
 
@@ -162,10 +162,10 @@ class Attempt:
         except Fenced:
             self._give_up("fenced")
         except Unavailable as error:  # the graph loop is gone: the process stops
-            _log.warning("run left", run=self.run_id, error=error.detail)
+            _log.warning("run left", error=error.detail)
             self._give_up("drained")
         except Exception:  # the run's books are broken: another attempt may do better than this one
-            _log.exception("attempt broke", run=self.run_id)
+            _log.exception("attempt broke")
             self._give_up("drained")
         self._changed(self)
 
@@ -180,7 +180,7 @@ class Attempt:
             async with asyncio.timeout(self._engine.stop_grace_seconds):
                 await self._execution.threads.idle()
         except TimeoutError:
-            _log.warning("sync code of a stopped run still works", run=self.run_id, thread=self.thread_id)
+            _log.warning("sync code of a stopped run still works")
 
     async def _end(self, outcome: Outcome) -> None:
         self._move_events()
@@ -263,7 +263,7 @@ class Attempt:
             try:
                 return await call()
             except Unavailable as error:
-                _log.warning("run waits for the database", run=self.run_id, error=error.detail)
+                _log.warning("run waits for the database", error=error.detail)
             await asyncio.sleep(delay)
             delay = min(delay * 2, 2.0)
 

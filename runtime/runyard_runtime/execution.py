@@ -167,7 +167,7 @@ class Execution:
             return Outcome("fenced")
         if isinstance(error, asyncio.CancelledError) and self._ending():
             return Outcome("drained")
-        _log.info("run failed", run=self._assignment.identity.run_id, error=type(error).__name__)
+        _log.info("run failed", error=type(error).__name__)
         return Outcome("error", error=error_json(error))
 
     async def _begin(self, graph: AnyGraph, saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> bool:
@@ -248,5 +248,5 @@ class Execution:
         try:
             return await graph.aget_state(thread_config(self._assignment.identity.thread_id))
         except Exception as error:  # the saver, or channels of the graph; the run's end counts more
-            _log.warning("state unread", run=self._assignment.identity.run_id, error=type(error).__name__)
+            _log.warning("state unread", error=type(error).__name__)
             return None

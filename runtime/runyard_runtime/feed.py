@@ -137,11 +137,9 @@ class LogWriter:
     """Writes a run's events to the log, those of at most 50 ms in one batch; runs shorter than that write none of their
     own (the transaction that ends them carries them)."""
 
-    def __init__(
-        self, append: Callable[[list[Event]], Awaitable[None]], logged: Callable[[list[Event]], None], run_id: str
-    ) -> None:
+    def __init__(self, append: Callable[[list[Event]], Awaitable[None]], logged: Callable[[list[Event]], None]) -> None:
         """`append` stores a batch and may raise Unavailable (tried again) or Fenced (nothing more is written)."""
-        self._append, self._logged, self._run_id = append, logged, run_id
+        self._append, self._logged = append, logged
         self._pending: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -182,7 +180,7 @@ class LogWriter:
                 if self._closed:
                     self._pending = batch + self._pending
                     return
-                _log.warning("event log waits for the database", run=self._run_id, error=error.detail)
+                _log.warning("event log waits for the database", error=error.detail)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 2.0)
         self._logged(batch)

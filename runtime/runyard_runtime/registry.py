@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from runyard_api.errors import Draining, NoSlot, NotFound, Stale
 from runyard_api.internal import RunError, RunHeld, RunStart
@@ -83,7 +84,8 @@ class Registry:
         attempt = self._attempts.get(run_id)
         if attempt is None or attempt.over:
             raise NotFound(f"run {run_id} isn't running on this pod")
-        _log.info("run asked to stop", run=run_id, action=action, reason=reason)
+        with bound_contextvars(run=run_id, thread=attempt.thread_id, attempt=attempt.number):
+            _log.info("run asked to stop", action=action, reason=reason)
         attempt.cancel(action)
 
     def acknowledge(self, run_id: str) -> None:
@@ -132,18 +134,21 @@ class Registry:
         older = self._attempts.get(claim.run.run_id)
         if older is not None and not older.over:
             older.fence()
-        attempt = Attempt(claim, number, self._engine, self._changed)
-        self._attempts[attempt.run_id] = attempt
-        attempt.start()
-        report = attempt.report()
-        self._publish(report)
-        _log.info("run started", run=attempt.run_id, thread=attempt.thread_id, attempt=number, resume=claim.resume)
+        # Tasks and calls on other loops take the context of who makes them: lines of all that works for the attempt
+        # name it, those of the graph's libraries too.
+        with bound_contextvars(run=claim.run.run_id, thread=claim.run.thread_id, attempt=number):
+            attempt = Attempt(claim, number, self._engine, self._changed)
+            self._attempts[attempt.run_id] = attempt
+            attempt.start()
+            report = attempt.report()
+            self._publish(report)
+            _log.info("run started", resume=claim.resume)
         return report
 
     def _changed(self, attempt: Attempt) -> None:
         """An attempt is over: ended, and kept until acknowledged, or given up, and forgotten once told."""
         report = attempt.report()
-        _log.info("run over", run=attempt.run_id, attempt=attempt.number, state=report.state, given_up=report.given_up)
+        _log.info("run over", state=report.state, given_up=report.given_up)
         if self._attempts.get(attempt.run_id) is not attempt:
             return  # a newer attempt of it runs here
         if attempt.given_up:

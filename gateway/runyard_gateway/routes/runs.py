@@ -6,6 +6,7 @@ from uuid import UUID
 
 import orjson
 from fastapi import APIRouter, Header, Query, Response
+from structlog.contextvars import bind_contextvars
 
 from runyard_api.errors import Invalid, NotFound
 from runyard_api.events import EventId, resume_point
@@ -120,6 +121,7 @@ async def cancel(
 
 
 async def _run(ctx: Context, thread_id: UUID, run_id: UUID, user: str) -> RunRow:
+    bind_contextvars(run=str(run_id), thread=str(thread_id))
     return await get_run(ctx.db, str(run_id), str(thread_id), user)
 
 

@@ -3,7 +3,9 @@
 import secrets
 from uuid import UUID
 
+import structlog
 from fastapi import APIRouter, Response
+from structlog.contextvars import bind_contextvars
 
 from runyard_api.wire import RunCreate
 from runyard_api.wire_views import RunView
@@ -16,6 +18,7 @@ from runyard_gateway.ids import uuid7
 from runyard_gateway.intake import Place, new_run
 from runyard_store.runs import RunRow, create_run
 
+log = structlog.get_logger(__name__)
 router = APIRouter(route_class=StrictRoute)
 THREADED, STATELESS = "Thread Runs", "Stateless Runs"
 
@@ -67,6 +70,8 @@ async def _start(ctx: Context, body: RunCreate, user: str, thread_id: UUID | Non
     run_id, own_thread = (uuid7(int(now.timestamp() * 1000), secrets.token_bytes(10)) for _ in range(2))
     place = Place(str(run_id), str(thread_id or own_thread), user, stateless=thread_id is None)
     run = await create_run(ctx.db, new_run(body, assistant, place), now)
+    bind_contextvars(run=run.run_id, thread=run.thread_id)
+    log.info("run created", graph=run.graph_id, agent=run.agent_name, sequence=run.sequence)
     ctx.handover.submit(run)
     return run
 

@@ -126,7 +126,7 @@ async def _record_running(world: World, seen: RunSeen) -> float | None:
         return AT_ONCE
     memory = world.memory.of(run.run_id)
     memory.started = memory.started or run.status.start_time or world.now()
-    log.info("run running", **objects.names(run), attempt=held.attempt, pod=link.pod.name)
+    log.info("run running", **objects.names(run, held.attempt), pod=link.pod.name)
     binding = status.Binding.to(link.pod, held.attempt)
     await objects.patch(world, run, status.running(run, binding, memory.started))
     return None
@@ -141,7 +141,9 @@ async def _stop(world: World, action: Stop) -> float | None:
         await link.client.cancel(run.run_id, action.action, action.reason)
     except NotFound:
         return world.memory.retry_in(run.run_id)
-    log.info("run asked to stop", **objects.names(run), action=action.action.value, pod=link.pod.name)
+    log.info(
+        "run asked to stop", **objects.names(run, seen.held.attempt), action=action.action.value, pod=link.pod.name
+    )
     world.memory.of(run.run_id).stopping = (seen.held.attempt, action.action)
     return None
 

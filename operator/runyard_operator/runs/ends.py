@@ -71,7 +71,7 @@ async def record_loss(world: World, action: RecordLoss) -> None:
     if row is None or row.status.finished:
         await copy_row(world, seen, row)
         return
-    log.info("run lost its pod", **objects.names(run), attempt=attempt, pod=seen.pod, why=action.lost.message)
+    log.info("run lost its pod", **objects.names(run, attempt), pod=seen.pod, why=action.lost.message)
     if seen.gone:
         world.memory.unbind_deleted(thread_of(run), run)
     else:
@@ -102,7 +102,7 @@ async def _write_end(world: World, seen: RunSeen, end: End, *, ran_on: PodLink |
     no row any more, so its object goes."""
     run = seen.run
     if end.rolled_back:
-        log.info("run rolled back", **objects.names(run))
+        log.info("run rolled back", **objects.names(run, seen.held.attempt if seen.held else None))
         await objects.delete(world, run)
         return
     now = end.at or world.now()
@@ -112,7 +112,8 @@ async def _write_end(world: World, seen: RunSeen, end: End, *, ran_on: PodLink |
         began = began or now
         patch = status.running(run, status.Binding.to(ran_on.pod, seen.held.attempt), began)
     patch |= status.ended(run, end, started=began, now=now)
-    log.info("run ended", **objects.names(run), state=end.state.value, duration=patch.get("duration"))
+    attempt = seen.held.attempt if seen.held else None
+    log.info("run ended", **objects.names(run, attempt), state=end.state.value, duration=patch.get("duration"))
     await objects.patch(world, run, patch)
     if end.state is RunState.INTERRUPTED:
         await objects.tell(world, run, "Cancelled", "the run was cancelled")

@@ -95,6 +95,7 @@ async def tell(world: World, run: Run, reason: str, note: str, *, warning: bool 
     await events.post(world.cluster, body)
 
 
-def names(run: Run) -> dict[str, object]:
-    """What a log line about a run names."""
-    return {"run": run.run_id, "thread": run.thread_id, "agent": run.spec.agent_name}
+def names(run: Run, attempt: int | None = None) -> dict[str, object]:
+    """What a log line about a run names; `attempt` None: the one in its status."""
+    of_run: dict[str, object] = {"run": run.run_id, "thread": run.thread_id, "agent": run.spec.agent_name}
+    return of_run | ({"attempt": number} if (number := attempt or run.status.attempt) else {})

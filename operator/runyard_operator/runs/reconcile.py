@@ -1,5 +1,7 @@
 """The reconcile of one thread: observe, decide, apply, and when to look again. The handler of the queue of threads."""
 
+from structlog.contextvars import bound_contextvars
+
 from runyard_operator.runs.apply import apply
 from runyard_operator.runs.decide import decide
 from runyard_operator.runs.model import Dispatch, Plan, Wait
@@ -13,6 +15,11 @@ async def reconcile_thread(world: World, thread: Key) -> float | None:
 
     Raises KubeError, Unavailable: the queue repeats it later.
     """
+    with bound_contextvars(thread=thread.name):
+        return await _reconcile(world, thread)
+
+
+async def _reconcile(world: World, thread: Key) -> float | None:
     seen = await observe(world, thread)
     plan = decide(seen, world.now(), unknown_agent_seconds=world.settings.unknown_agent_seconds)
     _leave_queue(world, thread, plan)

@@ -82,7 +82,7 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
         _take_back(world, link, run_id, memory)
         return None
     except (Early, Held) as refusal:
-        log.debug("pod can't claim the thread yet", run=run_id, why=refusal.reason)
+        log.debug("pod can't claim the thread yet", run=run_id, attempt=action.attempt, why=refusal.reason)
         _take_back(world, link, run_id, memory)
         return Outcome(again=world.memory.retry_in(run_id))
     except Stale:
@@ -98,8 +98,8 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
     except (BadRequest, Invalid) as refusal:
         _take_back(world, link, run_id, memory)
         return Outcome(refused=refusal)
-    except Unauthenticated as refusal:
-        log.warning("pod doesn't take our token", run=run_id, pod=link.pod.name, why=refusal.detail)
+    except Unauthenticated:
+        log.warning("pod doesn't take our token", run=run_id, attempt=action.attempt, pod=link.pod.name)
         _take_back(world, link, run_id, memory)
         return Outcome(locked=True, again=world.memory.retry_in(run_id))
     except RunyardError:

@@ -52,6 +52,12 @@ def test_json_has_one_object_for_each_line() -> None:
     assert ours.keys() & theirs.keys() >= {"timestamp", "level", "event"}
 
 
+def test_control_characters_are_told_not_written() -> None:
+    out = started()
+    structlog.get_logger().info("request", path="/a\x1b[31m\r\u2028\nb")
+    assert out.getvalue().endswith("path=/a\\x1b[31m\\r\\u2028\\nb\n")
+
+
 def test_below_the_level_nothing_is_written_and_libraries_begin_at_warning() -> None:
     out = started(level=logging.DEBUG)
     logging.getLogger("a.library").info(SECRET)

@@ -87,7 +87,7 @@ async def test_events_of_50_ms_are_one_batch_and_the_rest_stays_for_the_end() ->
     async def append(events: list[Event]) -> None:
         written.append(events)
 
-    writer = LogWriter(append, lambda events: told.append(len(events)), "r")
+    writer = LogWriter(append, lambda events: told.append(len(events)))
     writer.add(_events(1, 2))
     writer.add(_events(3, 3))
     await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ async def test_a_database_that_is_down_is_waited_for_and_a_fence_ends_it() -> No
             raise answer
         written.append(events)
 
-    writer = LogWriter(append, lambda _: None, "r")
+    writer = LogWriter(append, lambda _: None)
     writer.add(_events(1, 1))
     await asyncio.sleep(0.25)
     assert written == [_events(1, 1)]

@@ -111,10 +111,10 @@ metadata:
     {{- include "runyard.labels" . | nindent 4 }}
 {{- end }}
 
-{{/* (dict "root" $ "component" "gateway") -> which pods of the release's namespace a policy is for. */}}
+{{/* (dict "root" $ "component" "gateway" ["types" "Ingress"]) -> which pods of the release's namespace a policy is for. */}}
 {{- define "runyard.policy.for" -}}
 podSelector:
   matchLabels:
     {{- include "runyard.selector" . | nindent 4 }}
-policyTypes: [Ingress, Egress]
+policyTypes: [{{ .types | default "Ingress, Egress" }}]
 {{- end }}

@@ -82,6 +82,8 @@ def test_every_value_reaches_the_objects_it_is_for(helm: Helm) -> None:
         "example.com/team: databases",
         "example.com/team: jobs",
         "disk: slow",
+        "value: json",
+        "value: warning",
         "cidr: 198.51.100.7/32",
         "port: 8443",
         "port: 8444",

@@ -1,6 +1,7 @@
 """Every pod the chart makes, whatever the values, passes Pod Security "restricted" and more."""
 
-from tests.chart.conftest import EVERYTHING, Helm, Rendered, containers, pods
+import pytest
+from tests.chart.conftest import EVERYTHING, ROOT, Helm, Rendered, containers, pods
 
 from runyard_gateway.__main__ import SHUTDOWN_SECONDS
 
@@ -110,3 +111,12 @@ def test_pods_are_not_replaced_by_a_new_chart_that_runs_the_same(rendered: Rende
     for found in rendered:
         if "template" in found.get("spec", {}):
             assert "helm.sh/chart" not in found["spec"]["template"]["metadata"]["labels"], found["metadata"]["name"]
+
+
+@pytest.mark.parametrize("service", ["gateway", "operator"])
+def test_every_variable_that_a_service_gets_is_one_it_reads(rendered: Rendered, service: str) -> None:
+    folders = [ROOT / service, ROOT / "process"]
+    source = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.py"))
+    (container,) = pods(rendered)[f"Deployment/runyard-{service}"]["containers"]
+    for variable in container["env"]:
+        assert f'"{variable["name"]}"' in source, variable["name"]

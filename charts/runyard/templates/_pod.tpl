@@ -75,3 +75,11 @@ topologySpreadConstraints:
       name: {{ include "runyard.database.secret" .root }}
       key: {{ .principal }}-url
 {{- end }}
+
+{{/* How a service logs. */}}
+{{- define "runyard.logs" -}}
+- name: RUNYARD_LOG_FORMAT
+  value: {{ .Values.logs.format }}
+- name: RUNYARD_LOG_LEVEL
+  value: {{ .Values.logs.level }}
+{{- end }}

@@ -112,9 +112,10 @@ def log_uncaught() -> None:
 
 
 def _flat(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """logfmt's values are texts; the renderer escapes quotes and line ends of those, the rest of the control
-    characters are escaped here."""
-    return {key: value if isinstance(value, int | float) else _printable(str(value)) for key, value in event.items()}
+    """logfmt's values are texts: what is None is left out. The renderer escapes quotes and line ends, the rest of the
+    control characters are escaped here."""
+    there = ((key, value) for key, value in event.items() if value is not None)
+    return {key: value if isinstance(value, int | float) else _printable(str(value)) for key, value in there}
 
 
 def _printable(text: str) -> str:

@@ -38,7 +38,7 @@ class OperatorProcess:
     """`python -m runyard_operator`, as a container would run it."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._environment = environment | {"RUNYARD_PROBE_PORT": str(self.port)}
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
@@ -237,7 +237,8 @@ async def until(true: Callable[[], Any], what: str, patience: float = PATIENCE) 
         raise AssertionError(f"not within {patience} s: {what}") from None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

@@ -37,7 +37,7 @@ def test_a_line_of_ours_is_logfmt_and_names_the_run_first() -> None:
     assert time.startswith("timestamp=20")
     assert time.endswith("Z")
     assert rest == (
-        r'level=info event="run ended" run=r1 thread=t1 attempt=2 state=success words="a \"b\"\nc" ok=true none=None'
+        r'level=info event="run ended" run=r1 thread=t1 attempt=2 state=success words="a \"b\"\nc" ok=true'
         "\n"
     )
 

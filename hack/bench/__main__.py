@@ -1,133 +1,126 @@
 """`python -m hack.bench [embedded] [cluster]`: the figures that matter, beside their goals. `make bench` runs both.
 
-Absolute figures are this machine's; the ratios to the floor (the same graph without a server) carry over.
+Absolute figures are this machine's; the ratios to the floor (the same graph without a server) and to the peer
+(`langgraph dev`), measured in turn with ours, carry over. Lines tell how far it is; the report is Markdown.
 """
 
 import argparse
 import asyncio
-import base64
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import psycopg
-from hack.bench import bare
-from hack.bench.api_writes import writes
-from hack.bench.load import Gateway
-from rich.console import Console
-from rich.table import Table
-from tests.e2e.servers import RELEASE, Cluster, Server, embedded, install
+from hack.bench.figures import Figure, Section, markdown, placed
+from hack.bench.load import Client
+from hack.bench.peer import VERSION as PEER_VERSION
+from hack.bench.peer import NoPeer
+from hack.bench.steps import CONCURRENCIES, STEPS, Bench, Step
+from hack.bench.targets import Target, cluster_target, embedded_target, installed, peer_target
+from tests.e2e.servers import ROOT, Cluster, Server
 
-CONCURRENCIES = (10, 50)
-FLOOR_DATABASE = "bench_floor"
+REPORT = ROOT / "out" / "bench" / "report.md"
 
 
-@dataclass(frozen=True)
-class Target:
-    """A gateway to measure, the database for the floor beside it, and the cluster it is in (None: embedded)."""
-
-    name: str
-    server: Server
-    database: str
-    cluster: Cluster | None = None
-
-
-@dataclass(frozen=True)
-class Figure:
-    what: str
-    value: str
-    goal: str
-
-
-async def measure(target: Target, runs: int) -> list[Figure]:
-    """All figures of one target; `runs` is the number per throughput figure."""
-    figures = []
-    async with Gateway(target.server.url, target.server.headers) as gateway:
-        await gateway.first_events("tokens", 10)
-        latency = await gateway.first_events("stub", 100)
-        goal = "p50 ≤ 20 ms" if target.cluster else "-"
-        figures.append(Figure("stream POST → first event", f"p50 {latency.p50:.1f}, p95 {latency.p95:.1f} ms", goal))
-        for concurrency in CONCURRENCIES:
-            speed = await gateway.runs_per_second("stub", runs=runs, concurrency=concurrency)
-            goal = "≥ 100" if target.cluster and concurrency == 50 else "-"
-            figures.append(Figure(f"stub runs/s at {concurrency}", f"{speed:.0f}", goal))
-        for concurrency in CONCURRENCIES:
-            figures.append(await _beside_the_floor(gateway, target, runs, concurrency))
-        if target.cluster:
-            figures.append(await _api_writes(gateway, target.cluster))
-    return figures
+async def measure(target: Target, peer: Server | None, steps: Sequence[Step], runs: int) -> Section:
+    """The rows of all steps on one target; a step that fails has a row that says so."""
+    section = Section(target.name)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(target.server.url, target.server.headers))
+        one = await stack.enter_async_context(Client(target.one.url, target.one.headers, connections=0))
+        other = await stack.enter_async_context(Client(peer.url, {}, last=b"event: values")) if peer else None
+        bench = Bench(target, client, one, other, runs)
+        for step in steps:
+            if step.cluster_only and not target.cluster:
+                continue
+            _say(f"{target.name}: {step.name} …")
+            for figure in await _figures(step, bench):
+                _say(f"  {figure.what}: {figure.value}" + (f"  (goal {figure.goal})" if figure.goal else ""))
+                section.figures.append(figure)
+    return section
 
 
-async def _beside_the_floor(gateway: Gateway, target: Target, runs: int, concurrency: int) -> Figure:
-    """Server and floor in turn, twice, so that a machine that changes its speed changes both."""
-    ours, floors = 0.0, 0.0
-    for _ in range(2):
-        ours += await gateway.runs_per_second("tokens", runs=runs // 2, concurrency=concurrency)
-        floors += await bare.runs_per_second(target.database, "tokens", runs=runs // 2, concurrency=concurrency)
-    value = f"{ours / 2:.0f} against a floor of {floors / 2:.0f}: {ours / floors:.2f}"
-    goal = "≥ 0.6 of the floor" if target.cluster and concurrency == 50 else "-"
-    return Figure(f"20-token runs/s at {concurrency}", value, goal)
+async def _figures(step: Step, bench: Bench) -> list[Figure]:
+    try:
+        async with asyncio.timeout(step.seconds):
+            return await step.measure(bench)
+    except TimeoutError:
+        return [Figure(step.name, f"not measured: not done in {step.seconds:.0f} s")]
+    except Exception as error:  # the top of a step: the others still tell something
+        return [Figure(step.name, f"not measured: {type(error).__name__}: {str(error)[:200]}")]
 
 
-async def _api_writes(gateway: Gateway, cluster: Cluster) -> Figure:
-    runs = 50
-    before = writes(cluster.kubectl("get", "--raw", "/metrics"), "runs")
-    await gateway.runs_per_second("stub", runs=runs, concurrency=10)
-    await asyncio.sleep(3)  # terminal states of the last runs are still being written
-    after = writes(cluster.kubectl("get", "--raw", "/metrics"), "runs")
-    per_run = {verb: (after[verb] - before[verb]) / runs for verb in after}
-    text = ", ".join(f"{verb} {count:.2f}" for verb, count in sorted(per_run.items()) if count)
-    return Figure("API writes per run", f"{sum(per_run.values()):.2f} ({text})", "3 (+ 1 delete at its TTL)")
-
-
-@contextmanager
-def embedded_target() -> Iterator[Target]:
-    with tempfile.TemporaryDirectory() as folder, embedded(Path(folder)) as server:
-        yield Target("runyard dev (sqlite)", server, str(Path(folder) / "floor.db"))
-
-
-@contextmanager
-def cluster_target() -> Iterator[Target]:
-    """The chart on the native cluster; the floor uses a database of its own on the bundled Postgres."""
-    cluster = Cluster()
-    install(cluster)
-    yield Target("cluster (Postgres)", cluster.server(), _floor_database(cluster), cluster)
-
-
-def _floor_database(cluster: Cluster) -> str:
-    """A new database on the bundled Postgres, by its owner; returns its URL."""
-    secret = cluster.get("secret", f"{RELEASE}-database", RELEASE)["data"]
-    owner = urlsplit(base64.b64decode(secret["owner-url"]).decode())
-    service = cluster.get("service", f"{RELEASE}-postgres", RELEASE)["spec"]["clusterIP"]
-    server = owner._replace(netloc=owner.netloc.replace(owner.hostname or "", service))
-    with psycopg.connect(server.geturl(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {FLOOR_DATABASE} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {FLOOR_DATABASE}")
-    return server._replace(path=f"/{FLOOR_DATABASE}").geturl()
-
-
-def show(console: Console, target: Target, figures: list[Figure]) -> None:
-    table = Table("figure", "measured", "goal", title=target.name, title_justify="left")
-    for figure in figures:
-        table.add_row(figure.what, figure.value, figure.goal)
-    console.print(table)
+def heading() -> list[str]:
+    """When and on what."""
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "").split(
+        ": "
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return [
+        f"Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"Machine: {os.cpu_count()} cores ({model[-1]}), {memory:.0f} GiB, Linux {platform.release().split('-')[0]};"
+        f" load before: {os.getloadavg()[0]:.2f}",
+        "Everything on it at once: load generator, servers, database, and for the cluster etcd, API server and nodes",
+    ]
 
 
 def main() -> None:
+    args = _arguments()
+    makers: dict[str, AbstractContextManager[Target]] = {"embedded": embedded_target(), "cluster": cluster_target()}
+    if args.installed:
+        args.targets = ["installed"]
+    lines, sections, start = heading(), [], time.monotonic()
+    steps = [step for step in STEPS if not args.only or any(word in step.name for word in args.only)]
+    with ExitStack() as stack:
+        peer = None if args.no_peer else _peer(stack, lines)
+        for name in args.targets:
+            _say(f"{name}: starting …")
+            with ExitStack() as held:
+                target = installed(Cluster()) if name == "installed" else held.enter_context(makers[name])
+                sections.append(asyncio.run(measure(target, peer, steps, args.runs)))
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    report = markdown(lines, sections)
+    REPORT.write_text(report)
+    if args.into:
+        args.into.write_text(placed(args.into.read_text(), report))
+    print(report)
+    _say(f"done in {time.monotonic() - start:.0f} s; written to {args.into or REPORT}")
+
+
+def _peer(stack: ExitStack, lines: list[str]) -> Server | None:
+    _say("peer: starting …")
+    try:
+        server = stack.enter_context(peer_target(jobs=CONCURRENCIES[-1]))
+    except NoPeer as error:
+        lines.append(f"Peer: not measured: {error}")
+        _say(lines[-1])
+        return None
+    lines.append(f"Peer: `langgraph dev` of langgraph-cli {PEER_VERSION}, {CONCURRENCIES[-1]} jobs at once")
+    return server
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hack.bench", description=__doc__)
     parser.add_argument("targets", nargs="*", default=["embedded", "cluster"], metavar="embedded|cluster")
     parser.add_argument("--runs", type=int, default=400, help="runs per throughput figure (default 400)")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="only steps with such a word in their name")
+    parser.add_argument(
+        "--installed", action="store_true", help="measure the release that is on the native cluster now"
+    )
+    parser.add_argument("--no-peer", action="store_true", help="without `langgraph dev`")
+    parser.add_argument("--into", type=Path, help="a document that gets the figures between its marks")
     args = parser.parse_args()
-    makers = {"embedded": embedded_target, "cluster": cluster_target}
-    if unknown := set(args.targets) - set(makers):
+    if unknown := set(args.targets) - {"embedded", "cluster"}:
         parser.error(f"unknown target {', '.join(sorted(unknown))}: choose from embedded, cluster")
-    console = Console()
-    for name in args.targets:
-        with makers[name]() as target:
-            show(console, target, asyncio.run(measure(target, args.runs)))
+    return args
+
+
+def _say(text: str) -> None:
+    print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,20 @@
-"""Load on a gateway over plain HTTP: time to the first event of a stream, and runs per second. Used by __main__.py."""
+"""Load on a server over plain HTTP: time to the first event of a stream, runs per second, readers of one run.
+
+The same for Runyard's gateway and for `langgraph dev`, which speaks the same protocol. Used by all that measures.
+"""
 
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
 INPUTS = {"stub": {"log": []}, "tokens": {"messages": [{"role": "user", "content": "hi"}]}}
 MODES = {"stub": ["values"], "tokens": ["messages-tuple", "updates", "values"]}
+FRAME_END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -19,15 +25,21 @@ class Latency:
     p95: float
 
 
-class Gateway:
-    """One client session against a gateway; at most `connections` at once."""
+class Client:
+    """One client session against a server; at most `connections` at once (0: any number).
 
-    def __init__(self, url: str, headers: dict[str, str], connections: int = 64) -> None:
+    `last`: what the last bytes of a run that succeeded hold.
+    """
+
+    def __init__(
+        self, url: str, headers: dict[str, str], *, connections: int = 64, last: bytes = b"event: end"
+    ) -> None:
         connector = aiohttp.TCPConnector(limit=connections)
         timeout = aiohttp.ClientTimeout(total=120)
         self._session = aiohttp.ClientSession(url, headers=headers, connector=connector, timeout=timeout)
+        self._last = last
 
-    async def __aenter__(self) -> "Gateway":
+    async def __aenter__(self) -> "Client":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -40,9 +52,9 @@ class Gateway:
             thread = await self._thread()
             start = time.perf_counter()
             async with self._stream(thread, graph) as answer:
-                await answer.content.readuntil(b"\r\n\r\n")
+                await answer.content.readuntil(FRAME_END)
                 times.append((time.perf_counter() - start) * 1000)
-                await _read_success(answer)
+                await self._read_success(answer)
         cuts = statistics.quantiles(times, n=20, method="inclusive")
         return Latency(p50=cuts[9], p95=cuts[18])
 
@@ -52,11 +64,29 @@ class Gateway:
 
         async def one() -> None:
             async with places, self._stream(await self._thread(), graph) as answer:
-                await _read_success(answer)
+                await self._read_success(answer)
 
         start = time.perf_counter()
         await asyncio.gather(*(one() for _ in range(runs)))
         return runs / (time.perf_counter() - start)
+
+    async def begin(self, graph: str, given: dict[str, Any], *, modes: Sequence[str] = ("custom",)) -> tuple[str, str]:
+        """Starts a run in the background; returns its thread and run."""
+        thread = await self._thread()
+        body = {"assistant_id": graph, "input": given, "stream_mode": list(modes)}
+        async with self._session.post(f"/threads/{thread}/runs", json=body) as answer:
+            answer.raise_for_status()
+            return thread, (await answer.json())["run_id"]
+
+    def join(self, thread: str, run: str) -> "aiohttp.client._RequestContextManager":
+        """The run's stream from its first event on."""
+        path = f"/threads/{thread}/runs/{run}/stream"
+        return self._session.get(path, headers={"last-event-id": "-1"}, timeout=aiohttp.ClientTimeout(total=None))
+
+    async def cancel(self, thread: str, run: str) -> None:
+        """Ends a run and waits for its end."""
+        async with self._session.post(f"/threads/{thread}/runs/{run}/cancel", params={"wait": "true"}) as answer:
+            await answer.read()
 
     async def _thread(self) -> str:
         async with self._session.post("/threads", json={}) as answer:
@@ -68,9 +98,8 @@ class Gateway:
         body = {"assistant_id": graph, "input": INPUTS[graph], "stream_mode": MODES[graph]}
         return self._session.post(f"/threads/{thread}/runs/stream", json=body)
 
-
-async def _read_success(answer: aiohttp.ClientResponse) -> None:
-    answer.raise_for_status()
-    rest = await answer.read()
-    if b"event: end" not in rest or b"event: error" in rest:
-        raise RuntimeError(f"a run didn't succeed: {rest[-300:]!r}")
+    async def _read_success(self, answer: aiohttp.ClientResponse) -> None:
+        answer.raise_for_status()
+        rest = await answer.read()
+        if self._last not in rest or b"event: error" in rest:
+            raise RuntimeError(f"a run didn't succeed: {rest[-300:]!r}")

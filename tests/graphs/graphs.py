@@ -6,6 +6,8 @@ slow      streams a custom event every 50 ms for `seconds` of its input (5 by de
 failing   raises ValueError in its second node
 nested    a subgraph as a node
 steps     `count` steps (5) of 100 ms with a checkpoint after each: something to resume
+burst     waits `seconds`, then writes `count` custom events (5) at once: what it costs to relay them
+quiet     says nothing for `seconds` (5 by default): a stream that idles
 blocking  an async node that blocks its event loop for `seconds`: an author's mistake the server must survive
 """
 
@@ -96,6 +98,20 @@ def more_steps(state: Log) -> str:
     return "step" if len(state["log"]) < state.get("count", 5) else END
 
 
+async def burst_out(state: Log) -> Log:
+    write = get_stream_writer()
+    await asyncio.sleep(state.get("seconds", 0.0))
+    for number in range(state.get("count", 5)):
+        write({"number": number})
+        await asyncio.sleep(0)
+    return {"log": ["burst"]}
+
+
+async def say_nothing(state: Log) -> Log:
+    await asyncio.sleep(state.get("seconds", 5.0))
+    return {"log": ["quiet"]}
+
+
 async def block(state: Log) -> Log:
     time.sleep(state.get("seconds", 3.0))  # noqa: ASYNC251  the mistake this graph stands for
     return {"log": ["blocked"]}
@@ -124,6 +140,8 @@ steps = (
     .add_conditional_edges("step", more_steps, ["step", END])
     .compile()
 )
+burst = StateGraph(Log).add_node("burst", burst_out).add_edge(START, "burst").compile()
+quiet = StateGraph(Log).add_node("quiet", say_nothing).add_edge(START, "quiet").compile()
 blocking = StateGraph(Log).add_node("block", block).add_edge(START, "block").compile()
 nested = (
     StateGraph(Log)

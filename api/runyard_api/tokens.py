@@ -33,3 +33,8 @@ def bearer(header: str | None) -> str | None:
     """The token of an `Authorization: Bearer …` header, or None."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def oidc_user_id(issuer: str, subject: str) -> str:
+    """The user id of an OIDC subject: `u-` and 64 hex digits; always the same, and no other issuer's subject has it."""
+    return "u-" + hashlib.sha256(issuer.encode() + b"\0" + subject.encode()).hexdigest()

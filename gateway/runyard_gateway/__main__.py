@@ -2,16 +2,12 @@
 
 import asyncio
 import contextlib
-import logging
-import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 
-import structlog
 import uvicorn
 import uvloop
 
@@ -19,11 +15,14 @@ from runyard_api.errors import RunyardError
 from runyard_clients.runtime import pooled_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.cluster.kube_runs import Cluster, KubeRuns
+from runyard_gateway.oidc import open_oidc
 from runyard_gateway.settings import ServerSettings, read_environment
 from runyard_kube.client import KubeClient
+from runyard_process.environment import settings_or_exit
+from runyard_process.logs import configure_logs
 from runyard_store.database import open_database
 
-DATABASE_CONNECTIONS, MIN_KEY_BYTES = 20, 32
+DATABASE_CONNECTIONS = 20
 SHUTDOWN_SECONDS = 20
 """How long requests that are no streams may take to end after a stop."""
 
@@ -48,30 +47,30 @@ def stop_on_signals(server: Server, stopping: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """Ends with one line on stderr, and status 2, when a setting is missing or wrong."""
-    configure_logs()
+    """Ends with one line on stderr when it can't start: with 2 for a setting that is missing or wrong, else with 1."""
+    settings = settings_or_exit("runyard-gateway", read_environment)
+    configure_logs(settings.logs)
     try:
-        settings = read_environment(os.environ)
-        token_key = Path(settings.token_key_file).read_bytes().strip()
-        uvloop.run(serve(settings, token_key))
+        uvloop.run(serve(settings))
     except (ValueError, OSError, RunyardError) as error:
         sys.exit(f"runyard-gateway can't start: {error}")
 
 
-async def serve(settings: ServerSettings, token_key: bytes) -> None:
-    """Serves until SIGTERM or SIGINT. Raises ValueError for a database URL or key that can't be used."""
-    if len(token_key) < MIN_KEY_BYTES:
-        raise ValueError(f"the key in {settings.token_key_file} is shorter than {MIN_KEY_BYTES} bytes")
+async def serve(settings: ServerSettings) -> None:
+    """Serves until SIGTERM or SIGINT. Raises ValueError for a database URL that can't be used."""
     async with AsyncExitStack() as stack:
         db = await open_database(settings.database_url, pool_size=DATABASE_CONNECTIONS)
         stack.push_async_callback(db.close)
         http = await stack.enter_async_context(pooled_http())
         kube = await stack.enter_async_context(await KubeClient.open())
-        runs = KubeRuns(Cluster(kube, http, db, settings.agents_namespace, token_key, now=lambda: datetime.now(UTC)))
+        runs = KubeRuns(
+            Cluster(kube, http, db, settings.agents_namespace, settings.token_key, now=lambda: datetime.now(UTC))
+        )
         runs.start()
         stack.push_async_callback(runs.stop)
+        tokens = await stack.enter_async_context(open_oidc(settings.oidc))
         stopping = asyncio.Event()
-        app = create_app(settings.app, Deps(db, runs, stopping=stopping))
+        app = create_app(settings.app, Deps(db, runs, tokens=tokens, stopping=stopping))
         config = uvicorn.Config(
             app,
             host="0.0.0.0",
@@ -86,21 +85,6 @@ async def serve(settings: ServerSettings, token_key: bytes) -> None:
         server = Server(config)
         stop_on_signals(server, stopping)
         await server.serve()
-
-
-def configure_logs() -> None:
-    """key=value lines on stderr, from our own loggers and from uvicorn's."""
-    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s logger=%(name)s event=%(message)r")
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from fastapi.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from runyard_gateway import failures
-from runyard_gateway.auth import Authentication, KeyCache
+from runyard_gateway.auth import Authentication, KeyCache, Tokens
 from runyard_gateway.context import Context
 from runyard_gateway.handover import Handover
 from runyard_gateway.middleware import RequestContext
 from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import Runs
-from runyard_gateway.routes import assistants, meta, runs, submission, thread_state, threads
+from runyard_gateway.routes import assistants, bulk, meta, runs, submission, thread_search, thread_state, threads
 from runyard_gateway.settings import Settings
 from runyard_gateway.state import ThreadStates
 from runyard_gateway.temporary import delete_expired
@@ -35,13 +35,15 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Deps:
-    """What the application is given: an open database and the world that executes runs. It closes neither.
+    """What the application is given: an open database and the world that executes runs. It closes neither. `tokens`
+    None: API keys alone are taken.
 
     Set `stopping` when the server begins to shut down: open streams end then, and their clients come back elsewhere.
     """
 
     db: Database
     runs: Runs
+    tokens: Tokens | None = None
     now: Callable[[], datetime] = _utc_now
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -77,7 +79,7 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
     app.state.context = context
     failures.install(app)
     # In the order of how often they are called: each request is held against the routes one by one.
-    for module in (submission, runs, threads, thread_state, assistants, meta):
+    for module in (submission, runs, thread_search, threads, thread_state, bulk, assistants, meta):
         app.include_router(module.router)
     return app
 
@@ -102,5 +104,5 @@ def _middleware(settings: Settings, deps: Deps) -> list[Middleware]:
             expose_headers=EXPOSED,
         ),
         Middleware(RequestContext),
-        Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db)),
+        Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db), tokens=deps.tokens),
     ]

@@ -1,9 +1,13 @@
-"""Who a request comes from: an API key becomes its user, once, before any route. Plain ASGI; reads store.keys."""
+"""Who a request comes from: an API key or an identity provider's token becomes its user, once, before any route.
 
+Plain ASGI; reads store.keys, calls oidc.py.
+"""
+
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from fastapi import Depends, Request
 from starlette.datastructures import Headers
@@ -13,13 +17,25 @@ from runyard_api.errors import RunyardError, Unauthenticated
 from runyard_api.names import DEFAULT_USER
 from runyard_api.tokens import bearer, token_hash
 from runyard_gateway.failures import failure_of
+from runyard_gateway.oidc import looks_like_token
 from runyard_store.database import Database
 from runyard_store.keys import user_of_key
 
 OPEN_PATHS = frozenset({"/", "/ok", "/info", "/docs", "/openapi.json"})
 """What probes and chat UIs ask for before they have a key; it tells nothing but that a server is here."""
 CACHE_SECONDS, CACHE_SIZE = 10.0, 1024
+LOOKUPS = 8
+"""Keys that are looked up at the same time, at most: what isn't let in must not keep the others from the database."""
 _ASK = "Provide a valid API key in the x-api-key header."
+_ASK_EITHER = f"{_ASK[:-1]}, or a token of the identity provider in the Authorization header."
+
+
+class Tokens(Protocol):
+    """What takes tokens; oidc.OidcTokens is one."""
+
+    async def user_of(self, token: str) -> str:
+        """The token's user. Raises Unauthenticated, Unavailable."""
+        ...
 
 
 class KeyCache:
@@ -28,26 +44,38 @@ class KeyCache:
     def __init__(self, db: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._db, self._clock = db, clock
         self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._lookups = asyncio.Semaphore(LOOKUPS)
 
     async def user_of(self, key: str) -> str | None:
         """The key's user, or None. Raises Unavailable."""
-        name, now = token_hash(key), self._clock()
-        if (known := self._known.get(name)) and known[1] > now:
-            return known[0]
-        user = await user_of_key(self._db, key)
-        self._known.pop(name, None)
-        if user is not None:
-            self._known[name] = (user, now + CACHE_SECONDS)
-            if len(self._known) > CACHE_SIZE:
-                self._known.popitem(last=False)
+        name = token_hash(key)
+        if user := self._user(name):
+            return user
+        async with self._lookups:
+            if user := self._user(name):
+                return user
+            now = self._clock()
+            user = await user_of_key(self._db, key)
+            self._known.pop(name, None)
+            if user is not None:
+                self._known[name] = (user, now + CACHE_SECONDS)
+                if len(self._known) > CACHE_SIZE:
+                    self._known.popitem(last=False)
         return user
+
+    def _user(self, name: str) -> str | None:
+        known = self._known.get(name)
+        return known[0] if known and known[1] > self._clock() else None
 
 
 class Authentication:
-    """Puts the user into the request's state, or answers 401. With auth "none" everybody is the default user."""
+    """Puts the user into the request's state, or answers 401. With auth "none" everybody is the default user; `tokens`
+    None: API keys alone are taken."""
 
-    def __init__(self, app: ASGIApp, *, auth: Literal["api-key", "none"], keys: KeyCache) -> None:
-        self._app, self._auth, self._keys = app, auth, keys
+    def __init__(
+        self, app: ASGIApp, *, auth: Literal["api-key", "none"], keys: KeyCache, tokens: Tokens | None = None
+    ) -> None:
+        self._app, self._auth, self._keys, self._tokens = app, auth, keys, tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,13 +90,20 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _user(self, headers: Headers) -> str:
-        key = headers.get("x-api-key") or bearer(headers.get("authorization"))
-        if not key:
-            raise Unauthenticated(_ASK)
-        user = await self._keys.user_of(key)
+        key, token = headers.get("x-api-key"), bearer(headers.get("authorization"))
+        if not key and token and self._tokens and looks_like_token(token):
+            return await self._tokens.user_of(token)
+        credential = key or token
+        if not credential:
+            raise Unauthenticated(self._ask)
+        user = await self._keys.user_of(credential)
         if user is None:
-            raise Unauthenticated(f"The API key is not valid. {_ASK}")
+            raise Unauthenticated(f"The API key is not valid. {self._ask}")
         return user
+
+    @property
+    def _ask(self) -> str:
+        return _ASK if self._tokens is None else _ASK_EITHER
 
 
 def _is_open(scope: Scope) -> bool:

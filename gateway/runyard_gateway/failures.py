@@ -9,11 +9,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from runyard_api.errors import RunyardError, Unavailable
+from runyard_api.errors import RunyardError
 from runyard_gateway.body import BAD_JSON, JsonResponse
 
 log = structlog.get_logger(__name__)
 RETRY_AFTER_SECONDS = "1"
+_HEADERS = {503: {"Retry-After": RETRY_AFTER_SECONDS}, 401: {"WWW-Authenticate": "Bearer"}}
 
 
 def install(app: FastAPI) -> None:
@@ -30,8 +31,7 @@ def failure(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 def failure_of(error: RunyardError) -> JsonResponse:
     """The response of one of our errors; Unavailable asks the client to come back."""
-    headers = {"Retry-After": RETRY_AFTER_SECONDS} if isinstance(error, Unavailable) else None
-    return failure(error.status, error.detail, headers)
+    return failure(error.status, error.detail, _HEADERS.get(error.status))
 
 
 async def _on_runyard_error(request: Request, error: Exception) -> JsonResponse:

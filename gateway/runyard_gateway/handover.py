@@ -5,7 +5,8 @@ client's heartbeat runs. Used by the routes; calls Runs and the store.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from runyard_api.states import CancelAction
 from runyard_gateway.following import patiently
 from runyard_gateway.ports import Runs
 from runyard_store.database import Database
+from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow, request_cancel
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,20 @@ class Handover:
         if not row.status.finished:
             await self._runs.cancel(row, row.cancel_action or action, reason)
 
+    def tell_cancelled(self, rows: Sequence[RunRow]) -> None:
+        """Passes on cancels that are written down; what isn't passed on is found by a sweep."""
+        for row in rows:
+            self._start(partial(self._tell_cancel, row), row)
+
+    async def _tell_cancel(self, row: RunRow) -> None:
+        action = row.cancel_action or CancelAction.INTERRUPT
+        await patiently(lambda: self._runs.cancel(row, action, row.cancel_reason or ""), what="cancelling a run")
+
+    def remove(self, removed: Sequence[RemovedRun]) -> None:
+        """Sees to it that nothing is left of runs whose rows are gone; the unfinished ones come first."""
+        for run in sorted(removed, key=lambda run: not run.unfinished):
+            self._start(partial(patiently, partial(self._runs.remove, run), what="removing a run"), run)
+
     async def close(self) -> None:
         """Drops what isn't done: rows tell every gateway what is left to do."""
         for task in self._tasks:
@@ -53,12 +69,12 @@ class Handover:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _start(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow) -> None:
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow | RemovedRun) -> None:
         task = asyncio.create_task(self._guarded(work, run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow) -> None:
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]], run: RunRow | RemovedRun) -> None:
         try:
             await work()
         except NotFound:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from runyard_api.events import Event, EventId
 from runyard_api.internal import GraphSchemas, HistoryQuery, RunError, StateQuery, StateUpdate
 from runyard_api.states import CancelAction, RunState
+from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow
 
 
@@ -71,6 +72,10 @@ class Runs(Protocol):
 
     async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
         """Asks for the run to stop; its row already says so. Doesn't wait until it has; a finished run is no error."""
+        ...
+
+    async def remove(self, run: RemovedRun) -> None:
+        """The run's row is gone: nothing of it may stay at work or be seen. Idempotent. Raises Unavailable."""
         ...
 
     def watch(self, run_id: str) -> AbstractAsyncContextManager[AsyncIterator[RunStatus]]:

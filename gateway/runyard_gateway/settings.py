@@ -3,6 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
+
+from runyard_process.environment import BadSetting, Environment
+from runyard_process.logs import DEFAULT_LOGS, LogSettings, log_settings
+
+
+@dataclass(frozen=True)
+class OidcSettings:
+    """Whose tokens are taken beside API keys: `issuer` and `audience` as in their claims; `jwks_url` None: as the
+    issuer's discovery document says."""
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+
+
+Auth = Literal["api-key", "none"]
+AUTH: dict[str, Auth] = {"api-key": "api-key", "none": "none"}
 
 
 @dataclass(frozen=True)
@@ -10,7 +28,7 @@ class Settings:
     """`auth` "none" makes every caller the user "default"; origins as in CORS, `*` for any. The thread of a stateless
     run is deleted `temporary_thread_seconds` after its end, or up to `sweep_seconds` later."""
 
-    auth: Literal["api-key", "none"] = "api-key"
+    auth: Auth = "api-key"
     cors_origins: tuple[str, ...] = ("*",)
     heartbeat_seconds: float = 5.0
     temporary_thread_seconds: float = 60.0
@@ -19,62 +37,65 @@ class Settings:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The process: `token_key_file` holds the key from which pod tokens are made; `agents_namespace` the Agents."""
+    """The process: `token_key` is what pod tokens are made from; `agents_namespace` the Agents."""
 
     app: Settings
     database_url: str
     agents_namespace: str
-    token_key_file: str
+    token_key: bytes
     port: int = 8000
+    oidc: OidcSettings | None = None
+    logs: LogSettings = DEFAULT_LOGS
 
 
-def read_environment(env: Mapping[str, str]) -> ServerSettings:
-    """The settings in RUNYARD_* variables. Raises ValueError with one sentence that names the variable."""
-    return ServerSettings(
+def read_environment(environ: Mapping[str, str]) -> ServerSettings:
+    """The settings in RUNYARD_* variables. Raises BadSetting with one sentence that names the variable."""
+    env = Environment(environ)
+    auth = env.choice("RUNYARD_AUTH", Settings.auth, AUTH)
+    settings = ServerSettings(
         app=Settings(
-            auth=_auth(env.get("RUNYARD_AUTH", Settings.auth)),
-            cors_origins=_origins(env.get("RUNYARD_CORS_ORIGINS", "*")),
-            heartbeat_seconds=_number(env, "RUNYARD_HEARTBEAT_SECONDS", Settings.heartbeat_seconds, low=0.1, high=60),
+            auth=auth,
+            cors_origins=env.listed("RUNYARD_CORS_ORIGINS", Settings.cors_origins),
+            heartbeat_seconds=env.number("RUNYARD_HEARTBEAT_SECONDS", Settings.heartbeat_seconds, 0.1, 60),
             # Those who wait for an end look at the row every 15 s at the latest, and must find it.
-            temporary_thread_seconds=_number(
-                env, "RUNYARD_TEMPORARY_THREAD_SECONDS", Settings.temporary_thread_seconds, low=30, high=86400
+            temporary_thread_seconds=env.number(
+                "RUNYARD_TEMPORARY_THREAD_SECONDS", Settings.temporary_thread_seconds, 30, 86400
             ),
         ),
-        database_url=_required(env, "RUNYARD_DATABASE_URL"),
-        agents_namespace=_required(env, "RUNYARD_AGENTS_NAMESPACE"),
-        token_key_file=_required(env, "RUNYARD_TOKEN_KEY_FILE"),
-        port=int(_number(env, "RUNYARD_PORT", ServerSettings.port, low=1, high=65535)),
+        database_url=env.required("RUNYARD_DATABASE_URL"),
+        agents_namespace=env.required("RUNYARD_AGENTS_NAMESPACE"),
+        token_key=env.key_file("RUNYARD_TOKEN_KEY_FILE"),
+        port=env.whole("RUNYARD_PORT", ServerSettings.port, 1, 65535),
+        oidc=_oidc(env, auth),
+        logs=log_settings(env),
     )
+    env.refuse_misspelled()
+    return settings
 
 
-def _required(env: Mapping[str, str], name: str) -> str:
-    value = env.get(name, "").strip()
-    if not value:
-        raise ValueError(f"{name} must be set")
-    return value
+def _oidc(env: Environment, auth: str) -> OidcSettings | None:
+    issuer, audience, jwks_url = (
+        env.optional(name) for name in ("RUNYARD_OIDC_ISSUER", "RUNYARD_OIDC_AUDIENCE", "RUNYARD_OIDC_JWKS_URL")
+    )
+    if not issuer:
+        if audience or jwks_url:
+            raise BadSetting("RUNYARD_OIDC_ISSUER must be set when RUNYARD_OIDC_AUDIENCE or RUNYARD_OIDC_JWKS_URL is")
+        return None
+    if not audience:
+        raise BadSetting(
+            "RUNYARD_OIDC_AUDIENCE must be set when RUNYARD_OIDC_ISSUER is: tokens for other apps are none"
+        )
+    if auth == "none":
+        raise BadSetting("RUNYARD_OIDC_ISSUER must not be set when RUNYARD_AUTH is none: tokens would mean nothing")
+    for name, url in (("RUNYARD_OIDC_ISSUER", issuer), ("RUNYARD_OIDC_JWKS_URL", jwks_url)):
+        if url and not _is_trustworthy(url):
+            raise BadSetting(f"{name} must be an https:// URL (http:// only on loopback or within the cluster)")
+    return OidcSettings(issuer, audience, jwks_url)
 
 
-def _auth(value: str) -> Literal["api-key", "none"]:
-    if value == "api-key":
-        return "api-key"
-    if value == "none":
-        return "none"
-    raise ValueError(f"RUNYARD_AUTH must be api-key or none, not {value!r}")
-
-
-def _origins(value: str) -> tuple[str, ...]:
-    origins = tuple(origin.strip() for origin in value.split(",") if origin.strip())
-    if not origins:
-        raise ValueError("RUNYARD_CORS_ORIGINS must be * or origins separated by commas")
-    return origins
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, low: float, high: float) -> float:
-    text = env.get(name, str(default))
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be a number from {low:g} to {high:g}, not {text!r}")
-    return value
+def _is_trustworthy(url: str) -> bool:
+    """Whoever can change what a URL answers can be any user: TLS, or a network of our own."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    near = host in ("localhost", "127.0.0.1", "::1") or host.endswith((".svc", ".svc.cluster.local"))
+    return bool(host) and not parts.query and (parts.scheme == "https" or (parts.scheme == "http" and near))

@@ -4,7 +4,7 @@ Used by routes/thread_state.py; calls the store, Runs.endpoint and the pod.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runyard_api.errors import BadRequest, Invalid, NotFound, RunyardError
@@ -16,7 +16,8 @@ from runyard_gateway.ports import AgentEndpoint, Runs
 from runyard_gateway.views import fresh_state, state_view
 from runyard_store.database import Database
 from runyard_store.runs import list_runs
-from runyard_store.threads import ThreadRow
+from runyard_store.thread_changes import record_known_head, resting_epoch
+from runyard_store.threads import ThreadRow, get_thread
 
 LIVE_SECONDS = 5.0
 """How long the pod of a busy thread may take to tell its state before the row's, of the run before, is good enough."""
@@ -36,11 +37,25 @@ class ThreadStates:
     def __init__(self, db: Database, runs: Runs) -> None:
         self._db, self._runs = db, runs
 
+    async def known(self, thread: ThreadRow) -> ThreadRow:
+        """The thread with its state as it is: where the row doesn't know it, a pod is asked, and the row learns it.
+        Raises Unavailable."""
+        if not thread.head_unknown:
+            return thread
+        epoch = await resting_epoch(self._db, thread.thread_id)
+        state = await self._ask(thread, None, subgraphs=False)
+        head = state if state and state["checkpoint"] else None
+        values, interrupts = (head["values"], interrupts_of(head)) if head else (None, {})
+        if epoch is not None:
+            await record_known_head(self._db, thread.thread_id, epoch, values=values, interrupts=interrupts, head=head)
+            thread = await get_thread(self._db, thread.thread_id)
+        return replace(thread, values=values, interrupts=interrupts, head=head) if thread.head_unknown else thread
+
     async def current(self, thread: ThreadRow, *, subgraphs: bool) -> dict[str, Any]:
         """The newest state. While a run is at work its pod is asked; raises Unavailable only for `subgraphs` and where
         the row doesn't know the head."""
-        if thread.head_unknown:
-            return await self._ask(thread, None, subgraphs=subgraphs) or self._resting(thread)
+        if thread.head_unknown and not subgraphs:
+            return self._resting(await self.known(thread))
         if thread.status is ThreadState.BUSY and not subgraphs:
             return await self._live(thread) or self._resting(thread)
         if not subgraphs or (thread.head is None and thread.status is not ThreadState.BUSY):
@@ -128,6 +143,11 @@ class ThreadStates:
     @staticmethod
     def _resting(thread: ThreadRow) -> dict[str, Any]:
         return state_view(thread.head) if thread.head else dict(fresh_state())
+
+
+def interrupts_of(state: dict[str, Any]) -> dict[str, Any]:
+    """Task id → what it asks, of a state."""
+    return {task["id"]: task["interrupts"] for task in state["tasks"] if task["interrupts"]}
 
 
 def checkpoint_of(ref: CheckpointRef | None, checkpoint_id: str | None) -> dict[str, Any] | None:

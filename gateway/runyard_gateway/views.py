@@ -10,7 +10,8 @@ from runyard_store.threads import ThreadRow
 
 
 def thread_view(row: ThreadRow) -> ThreadView:
-    """A thread as GET /threads/{id} shows it."""
+    """A thread as GET /threads/{id} shows it. Values that may be older than its state aren't shown: they are null."""
+    known = not row.head_unknown
     view = ThreadView(
         thread_id=row.thread_id,
         created_at=row.created_at.isoformat(),
@@ -19,8 +20,8 @@ def thread_view(row: ThreadRow) -> ThreadView:
         metadata=row.metadata,
         config=row.config,
         status=row.status,
-        values=row.values,
-        interrupts=row.interrupts,
+        values=row.values if known else None,
+        interrupts=row.interrupts if known else {},
     )
     if row.error:
         view["error"] = row.error

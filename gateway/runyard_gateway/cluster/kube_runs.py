@@ -30,6 +30,7 @@ from runyard_kube.client import KubeClient
 from runyard_kube.informer import Informer, Target
 from runyard_kube.resources import AGENTS, RUNS
 from runyard_store.database import Database
+from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow, cancelled_runs, finish_unheld, note_object, runs_without_object
 
 log = structlog.get_logger(__name__)
@@ -94,6 +95,17 @@ class KubeRuns:
             return
         await self.submit(run)
         await self._patch_cancel(run, action, reason)
+
+    async def remove(self, run: RemovedRun) -> None:
+        """Deletes the object; to the operator that is a cancel. Raises Unavailable."""
+        seen = self._watchers.known(run.run_id)
+        if seen is None and not run.unfinished:
+            return
+        name = seen.name if seen else run.run_id
+        # A hand-written Run's id is its uid; its name may be another object's by now.
+        uid = None if name == run.run_id else run.run_id
+        with contextlib.suppress(kube_errors.NotFound, kube_errors.Conflict):
+            await self._cluster.kube.delete(RUNS, self._cluster.namespace, name, uid=uid)
 
     async def _patch_cancel(self, run: RunRow, action: CancelAction, reason: str) -> bool:
         """False when there is no such object."""

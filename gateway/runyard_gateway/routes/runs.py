@@ -18,8 +18,9 @@ from runyard_gateway.answers import missing_stream, run_path, stream_answer, wai
 from runyard_gateway.auth import User
 from runyard_gateway.body import JsonResponse, StrictRoute
 from runyard_gateway.context import Context, Ctx
-from runyard_gateway.paging import page, selected
+from runyard_gateway.paging import page, selected, total_of
 from runyard_gateway.views import run_view
+from runyard_store.deletion import RemovedRun, delete_finished_run
 from runyard_store.runs import RunRow, count_runs, get_run, list_runs
 from runyard_store.threads import get_thread
 
@@ -42,13 +43,24 @@ async def list_of_thread(
     thread = await get_thread(ctx.db, str(thread_id), user)
     rows = await list_runs(ctx.db, thread.thread_id, user, limit, offset, status)
     views = selected([run_view(row) for row in rows], select)
-    return page(views, total=await count_runs(ctx.db, thread.thread_id, user, status), offset=offset)
+    total = total_of(rows, limit=limit, offset=offset)
+    if total is None:
+        total = await count_runs(ctx.db, thread.thread_id, user, status)
+    return page(views, total=total, offset=offset)
 
 
 @router.get("/{run_id}", response_model=RunView)
 async def get(thread_id: UUID, run_id: UUID, ctx: Ctx, user: User) -> Response:
     """One run."""
     return JsonResponse(run_view(await _run(ctx, thread_id, run_id, user)))
+
+
+@router.delete("/{run_id}", status_code=204)
+async def delete(thread_id: UUID, run_id: UUID, ctx: Ctx, user: User) -> Response:
+    """Removes a finished run with its events; the thread's state stays. 409 while the run is unfinished."""
+    await delete_finished_run(ctx.db, str(run_id), str(thread_id), user)
+    ctx.handover.remove([RemovedRun(str(run_id), str(thread_id), unfinished=False)])
+    return Response(status_code=204)
 
 
 @router.get("/{run_id}/join")

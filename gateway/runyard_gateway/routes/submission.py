@@ -1,6 +1,8 @@
 """Creating runs, on a thread and stateless, and answering with the run, its stream or its outcome."""
 
 import secrets
+from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -14,9 +16,10 @@ from runyard_gateway.assistants import resolve
 from runyard_gateway.auth import User
 from runyard_gateway.body import StrictRoute
 from runyard_gateway.context import Context, Ctx
+from runyard_gateway.following import patiently
 from runyard_gateway.ids import uuid7
 from runyard_gateway.intake import Place, new_run
-from runyard_store.runs import RunRow, create_run
+from runyard_store.runs import NewRun, RunRow, create_run
 
 log = structlog.get_logger(__name__)
 router = APIRouter(route_class=StrictRoute)
@@ -63,13 +66,30 @@ async def wait_stateless(body: RunCreate, ctx: Ctx, user: User) -> Response:
     return _wait(ctx, await _start(ctx, body, user, None))
 
 
+async def start_all(ctx: Context, bodies: Sequence[RunCreate], user: str) -> list[RunRow]:
+    """Starts stateless runs. Once the first is committed, all are, however long the database takes."""
+    first, *others = [_new(ctx, body, user, None) for body in bodies]
+    started = [await _commit(ctx, first)]
+    for new in others:
+        started.append(await patiently(partial(_commit, ctx, new), what="database"))
+    return started
+
+
 async def _start(ctx: Context, body: RunCreate, user: str, thread_id: UUID | None) -> RunRow:
-    """Commits the run and hands it over. From the commit on the answer is 200, whatever happens to the run."""
+    return await _commit(ctx, _new(ctx, body, user, thread_id))
+
+
+def _new(ctx: Context, body: RunCreate, user: str, thread_id: UUID | None) -> NewRun:
     assistant = resolve(ctx.runs.agents(), body.assistant_id)
-    now = ctx.now()
-    run_id, own_thread = (uuid7(int(now.timestamp() * 1000), secrets.token_bytes(10)) for _ in range(2))
+    now_ms = int(ctx.now().timestamp() * 1000)
+    run_id, own_thread = (uuid7(now_ms, secrets.token_bytes(10)) for _ in range(2))
     place = Place(str(run_id), str(thread_id or own_thread), user, stateless=thread_id is None)
-    run = await create_run(ctx.db, new_run(body, assistant, place), now)
+    return new_run(body, assistant, place)
+
+
+async def _commit(ctx: Context, new: NewRun) -> RunRow:
+    """Commits the run and hands it over. From the commit on the answer is 200, whatever happens to the run."""
+    run = await create_run(ctx.db, new, ctx.now())
     bind_contextvars(run=run.run_id, thread=run.thread_id)
     log.info("run created", graph=run.graph_id, agent=run.agent_name, sequence=run.sequence)
     ctx.handover.submit(run)

@@ -50,7 +50,8 @@ def plan_pods(seen: AgentObserved, hash8: str, now: datetime, *, may_create: boo
     surplus, later = _surplus(seen, crew, now)
     retired = [*replaced, *surplus, *crew.leaving, *crew.spent]
     delete = [one.pod for one in seen.pods if not one.pod.deleting and _goes(seen, one, one in retired, now, hash8)]
-    mark = [one.pod for one in [*replaced, *crew.leaving] if _needs_mark(one) and one.pod not in delete]
+    timeless = [one for one in crew.leaving if one.pod.draining and one.pod.draining_since is None]
+    mark = [one.pod for one in [*replaced, *timeless] if one.pod not in delete]
     missing = _missing(seen, crew) if may_create else 0
     waits_until = _waits_until(seen, now) if missing > 0 else None
     deadlines = [_deadline(seen, one.pod, now) for one in retired if one.pod not in delete]
@@ -97,10 +98,6 @@ def _goes(seen: AgentObserved, one: PodSeen, retired: bool, now: datetime, hash8
     deadline = _deadline(seen, one.pod, now)
     late = deadline is not None and deadline <= now
     return useless or (retired and (one.idle or late))
-
-
-def _needs_mark(one: PodSeen) -> bool:
-    return one.pod.draining_since is None
 
 
 def _deadline(seen: AgentObserved, pod: PodView, now: datetime) -> datetime | None:

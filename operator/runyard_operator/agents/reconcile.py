@@ -99,8 +99,20 @@ async def _apply(world: World, kept: AgentMemory, agent: Agent, plan: AgentPlan)
         _log_transition(agent, plan)
         raw = await _write_status(world, agent, plan.status.to_json())
         kept.written = world.now()
-        if raw is not None:
-            world.caches.agents.put(agent_of(raw))
+        if raw is not None and world.caches.agents.put(written := agent_of(raw)):
+            _tell_graphs(world, agent, written)
+
+
+def _tell_graphs(world: World, before: Agent, after: Agent) -> None:
+    """Wakes those who wait to learn which graphs the Agent serves: the watch will tell of nothing new."""
+    if before.graph_ids == after.graph_ids:
+        return
+    meta = after.metadata
+    for run in world.caches.runs.group("unadmitted", meta.namespace, meta.name):
+        world.run_queue.add(thread_of(run))
+    for other in world.caches.agents:
+        if other.metadata.namespace == meta.namespace:
+            world.agent_queue.add(Key(meta.namespace, other.metadata.name))
 
 
 async def _discover(world: World, kept: AgentMemory, agent: Agent) -> float | None:

@@ -19,7 +19,9 @@ FULL_AGENT = agent(
     "full",
     graphs={"agent": "./src/agent/graph.py:graph", "other": "package.module:make_graph"},
     slots=4,
-    replicas={"min": 2, "max": 2},
+    maxRunsPerPod=1,
+    drainSeconds=0,
+    replicas={"min": 0, "max": 2, "idleSeconds": 60},
     pendingDeadlineSeconds=30,
     podTemplate={
         "imagePullPolicy": "IfNotPresent",

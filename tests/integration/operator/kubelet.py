@@ -119,6 +119,7 @@ class Kubelet:
             database_url=self._database_url,
             config=PROJECT,
             slots=int(env["RUNYARD_SLOTS"]),
+            max_runs=int(env["RUNYARD_MAX_RUNS"]),
             token_sha256=env["RUNYARD_TOKEN_SHA256"],
             pod_name=name,
             drain_seconds=0,

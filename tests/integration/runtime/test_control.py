@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.integration.runtime.harness import Pod, started_pod
 
-from runyard_api.errors import Draining, Early, Held, NoSlot, NotFound, Stale
+from runyard_api.errors import Draining, Early, Held, NoSlot, NotFound, OldLeader, Stale
 from runyard_api.internal import RunHeld, RunStart, StateUpdate, StatusMessage
 from runyard_api.states import CancelAction, RunState, ThreadState
+from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
 from runyard_store.runs import get_run
 
 
@@ -59,10 +60,20 @@ async def test_a_repeated_start_finds_the_run_already_there(pod: Pod) -> None:
 
 async def test_a_leader_older_than_one_seen_is_refused(pod: Pod) -> None:
     run = await pod.create("steps", input={"log": []})
-    await pod.client.ping(transitions=5)
-    older = RunStart(thread_id=run.thread_id, graph_id="steps", attempt=1, transitions=4)
-    with pytest.raises(Stale):
-        await pod.client.start_run(run.run_id, older)
+    async with socket_http(str(pod.socket)) as http:
+        older, newer = (RuntimeClient(SOCKET_BASE_URL, token=None, http=http, term=term) for term in (4, 5))
+        await older.ping()
+        await newer.ping()
+        start = RunStart(thread_id=run.thread_id, graph_id="steps", attempt=1)
+        commands = (
+            older.start_run(run.run_id, start),
+            older.cancel(run.run_id, CancelAction.INTERRUPT),
+            older.ack(run.run_id),
+            older.ping(),
+        )
+        for refused in await asyncio.gather(*commands, return_exceptions=True):
+            assert isinstance(refused, OldLeader)
+        assert (await newer.start_run(run.run_id, start)).started
 
 
 async def test_a_finished_run_is_never_executed_again(pod: Pod) -> None:
@@ -92,6 +103,24 @@ async def test_no_more_runs_than_slots(pod: Pod) -> None:
     await pod.client.cancel(runs[0].run_id, CancelAction.INTERRUPT)
     await _hear(pod, runs[0].run_id)
     assert (await pod.start(runs[4])).started
+
+
+async def test_a_pod_takes_as_many_runs_as_it_may_and_says_how_many_are_left(database_url: str, tmp_path: Path) -> None:
+    async with started_pod(database_url, tmp_path, max_runs=2) as pod:
+        assert (await pod.client.ping()).left == 2
+        first = await pod.create("sleeper", input={"log": []})
+        await pod.start(first)
+        assert (await pod.client.ping()).left == 1
+        unknown = RunStart(thread_id="t", graph_id="g", attempt=1)
+        with pytest.raises(NotFound):
+            await pod.client.start_run(str(uuid.uuid4()), unknown)
+        assert (await pod.client.ping()).left == 1, "a claim that fails takes nothing"
+        await pod.run("steps", input={"log": []})
+        with pytest.raises(Draining):
+            await pod.start(await pod.create("steps", input={"log": []}))
+        assert not (await pod.start(first)).started
+        heard = await pod.client.ping()
+        assert (heard.left, heard.busy, heard.draining) == (0, 1, False)
 
 
 async def test_a_cancelled_run_keeps_its_state_and_ends_without_an_error_event(pod: Pod) -> None:

@@ -29,8 +29,17 @@ def test_an_agent_is_ready_only_if_its_condition_says_so(conditions: list[Manife
 def test_the_defaults_of_an_agent() -> None:
     spec = AgentSpec(image="x")
     assert (spec.slots, spec.replicas.min, spec.replicas.max, spec.pending_deadline_seconds) == (10, 1, 1, 120)
+    assert (spec.replicas.idle_seconds, spec.max_runs_per_pod, spec.drain_seconds) == (300, 0, 60)
     defaults = spec.run_defaults
     assert (defaults.recursion_limit, defaults.ttl_seconds_after_finished, defaults.max_failures) == (25, 3600, 3)
+
+
+def test_the_graphs_of_an_agent_are_those_found_in_its_pods_and_before_that_those_it_names() -> None:
+    named = Agent.from_manifest(agent(graphs={"b": "./b.py:g", "a": "./a.py:g"}))
+    assert named.graph_ids == ("a", "b")
+    found = Agent.from_manifest(edited(agent(graphs={"b": "./b.py:g"}), "status.graphs", ["c"]))
+    assert found.graph_ids == ("c",)
+    assert Agent.from_manifest(agent()).graph_ids == ()
 
 
 def test_a_spec_is_written_as_it_was_read() -> None:

@@ -89,7 +89,7 @@ READY: dict[str, tuple[AgentPlan, tuple[str, str, str]]] = {
     ),
     "the only pod runs what it may and is replaced": (
         plan(usable(usable=False, spent=True, busy=1)),
-        ("True", "PodsReplaced", "1 pods run what they took and are replaced"),
+        ("True", "PodsReplaced", "a fresh pod follows those that took what they may"),
     ),
     "no pod yet": (plan(), ("False", "PodsStarting", "no pod takes runs yet")),
     "one of one": (plan(usable()), ("True", "Available", "1 of 1 pods take runs")),

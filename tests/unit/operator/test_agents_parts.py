@@ -79,6 +79,17 @@ def test_a_pod_carries_the_hash_of_its_token_and_the_database_by_secret() -> Non
     assert "RUNYARD_GRAPHS" not in env
 
 
+def test_a_pod_knows_how_many_runs_it_may_take() -> None:
+    assert environment()["RUNYARD_MAX_RUNS"] == "0"
+    assert environment(maxRunsPerPod=3)["RUNYARD_MAX_RUNS"] == "3"
+
+
+@pytest.mark.parametrize(("drain", "step"), [(0, 60), (60, 60), (600, 600)])
+def test_a_pod_has_the_time_that_a_step_may_take_and_what_the_runtime_needs_after_it(drain: int, step: int) -> None:
+    assert environment(drainSeconds=drain)["RUNYARD_DRAIN_SECONDS"] == str(step)
+    assert made(drainSeconds=drain)["spec"]["terminationGracePeriodSeconds"] == step + 40
+
+
 def test_graphs_of_the_spec_reach_the_runtime() -> None:
     assert environment(graphs={"b": "./b.py:g", "a": "./a.py:g"})["RUNYARD_GRAPHS"] == '{"a":"./a.py:g","b":"./b.py:g"}'
 
@@ -116,6 +127,9 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "the recursion limit": ({"runDefaults": {"recursionLimit": 5}}, True),
     "the number of pods": ({"replicas": {"min": 2, "max": 2}}, False),
     "the time to live of runs": ({"runDefaults": {"ttlSecondsAfterFinished": 5}}, False),
+    "the runs per pod": ({"maxRunsPerPod": 1}, True),
+    "any number of runs per pod": ({"maxRunsPerPod": 0}, False),
+    "the time to drain": ({"drainSeconds": 5}, False),
     "the deadline": ({"pendingDeadlineSeconds": 5}, False),
 }
 

@@ -226,3 +226,73 @@ def test_closing_a_link_wakes_the_threads_whose_runs_the_pod_had() -> None:
         assert stage.links.unusable_since(AGENT) == now()
 
     play(scenario)
+
+
+class Templates:
+    """An Agent with a pod of an older template and one of the present one, each with two slots."""
+
+    def __init__(self) -> None:
+        self.pods = {"hello-old-0": ScriptedPod(), "hello-new-0": ScriptedPod()}
+        self.links = Links(
+            connect=lambda pod: self.pods[pod.name],
+            wake_thread=lambda _: None,
+            wake_agent=lambda *_: None,
+            now=now,
+        )
+        self.old, self.new = (self.links.open(pod(f"hello-{t}-0", hash8=t)) for t in ("old", "new"))
+        self.old.outdated = True
+
+    async def speak(self) -> None:
+        for one in self.pods.values():
+            one.say("snapshot")
+        await asyncio.sleep(0.01)
+
+    def reserve(self, number: int, **wish: Any) -> PodLink | None:
+        return self.links.reserve(AGENT, Key(NAMESPACE, f"t{number}"), f"r{number}", **wish)
+
+
+def test_runs_begin_on_the_present_template_and_on_an_older_one_only_when_that_is_full() -> None:
+    async def scenario() -> None:
+        stage = Templates()
+        await stage.speak()
+        assert [stage.reserve(n) for n in range(4)] == [stage.new, stage.new, stage.old, stage.old]
+        assert stage.reserve(4) is None
+
+    play(scenario)
+
+
+def test_a_run_that_lost_its_pod_goes_on_with_its_own_template_if_it_can() -> None:
+    async def scenario() -> None:
+        stage = Templates()
+        await stage.speak()
+        assert [stage.reserve(n, template="old") for n in range(3)] == [stage.old, stage.old, stage.new]
+
+    play(scenario)
+
+
+def test_a_run_goes_to_a_pod_that_serves_its_graph() -> None:
+    async def scenario() -> None:
+        stage = Templates()
+        await stage.speak()
+        stage.new.graphs = ("echo", "added")
+        stage.old.graphs = ("echo",)
+        assert [stage.reserve(n, graph_id="added") for n in range(3)] == [stage.new, stage.new, None]
+        stage.links.waiting.leave(AGENT, Key(NAMESPACE, "t2"))
+        assert stage.reserve(3, graph_id="echo") is stage.old
+        assert stage.reserve(4, graph_id="gone") is stage.old, "a pod tells the run that there is no such graph"
+
+    play(scenario)
+
+
+def test_a_pod_that_took_as_many_runs_as_it_may_takes_no_more() -> None:
+    async def scenario() -> None:
+        stage = Woken()
+        stage.pod.say("snapshot", left=1)
+        await stage.later()
+        assert stage.link.usable
+        stage.agents.clear()
+        stage.pod.say("run", held("r1"), left=0)
+        await stage.later()
+        assert (stage.link.usable, stage.agents) == (False, [AGENT])
+
+    play(scenario)

@@ -79,6 +79,33 @@ def test_slots_count_what_runs_and_what_is_reserved_once() -> None:
     assert slots.free == 0
 
 
+def test_slots_are_bounded_by_what_a_pod_may_still_take() -> None:
+    slots = PodSlots(capacity=10, running={"a"}, left=2)
+    assert slots.free == 2
+    slots.reserved.add("b")
+    assert slots.free == 1
+    slots.running.add("b")
+    slots.took_one()
+    slots.reserved.discard("b")
+    assert (slots.free, slots.spent) == (1, False)
+    slots.took_one()
+    assert (slots.free, slots.spent) == (0, True)
+    assert not PodSlots(capacity=1).spent
+
+
+def test_a_queue_tells_when_it_grows_or_is_empty_and_when_each_began_to_wait() -> None:
+    agent, first, second = Key("ns", "hello"), Key("ns", "1"), Key("ns", "2")
+    times, told = iter([ago(5), ago(3)]), list[Key]()
+    waiting = Waiting(now=lambda: next(times), changed=told.append)
+    for thread in (first, second, first):
+        waiting.join(agent, thread)
+    assert (waiting.count(agent), waiting.since(agent, first), waiting.since(agent, second)) == (2, ago(5), ago(3))
+    waiting.leave(agent, first)
+    assert len(told) == 2
+    waiting.leave(agent, second)
+    assert (len(told), waiting.count(agent), waiting.since(agent, first)) == (3, 0, None)
+
+
 def test_a_run_goes_to_the_pod_with_the_most_free_slots() -> None:
     pods = [("b", PodSlots(capacity=2)), ("a", PodSlots(capacity=2)), ("c", PodSlots(capacity=5, running={"x"}))]
     assert least_loaded(pods) == "c"

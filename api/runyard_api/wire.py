@@ -4,13 +4,13 @@ A field that the contract has and this server doesn't implement is listed here, 
 name (see `unsupported`); a field that nobody knows is refused too: no option is ever dropped in silence.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from runyard_api.payload import SMALL_INT, Command, Durability, RunConfig
-from runyard_api.states import Strategy
+from runyard_api.states import RunState, Strategy, ThreadState
 
 WireStreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools"
@@ -61,6 +61,80 @@ class ThreadCreate(_Body):
         return _given(self, "ttl", "supersteps")
 
 
+class ThreadPatch(_Body):
+    """PATCH /threads/{id}: keys of `metadata` are set, others stay."""
+
+    metadata: dict[str, Any] | None = None
+    ttl: Any = None
+
+    def unsupported(self) -> tuple[str, ...]:
+        """Names of the options given that this server doesn't implement."""
+        return _given(self, "ttl")
+
+
+class ThreadCount(_Body):
+    """POST /threads/count. `metadata` and `values`: what a thread's must contain."""
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    status: ThreadState | None = None
+
+
+ThreadField = Literal[
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "context",
+    "status",
+    "values",
+    "interrupts",
+    "error",
+]
+
+
+class ThreadSearch(ThreadCount):
+    """POST /threads/search. `extract`: alias → path into the thread, such as values.messages[-1].content."""
+
+    ids: list[UUID] | None = Field(default=None, max_length=1000)
+    limit: int | None = Field(default=None, ge=1, le=1000)
+    offset: int | None = Field(default=None, ge=0, le=SMALL_INT)
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[ThreadField] | None = None
+    extract: dict[str, str] | None = Field(default=None, max_length=10)
+
+
+class ThreadsPrune(_Body):
+    """POST /threads/prune."""
+
+    thread_ids: list[UUID] = Field(max_length=1000)
+    strategy: Literal["delete", "keep_latest"] | None = None
+
+
+class RunsCancel(_Body):
+    """POST /runs/cancel: all of the user's runs with a status, or some runs of one thread."""
+
+    status: Literal["pending", "running", "all"] | None = None
+    thread_id: UUID | None = None
+    run_ids: list[UUID] | None = Field(default=None, max_length=1000)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.status and (self.thread_id or self.run_ids):
+            raise ValueError("status can't be given together with thread_id and run_ids")
+        if not self.status and not (self.thread_id and self.run_ids):
+            raise ValueError("either status (pending, running or all) or thread_id with run_ids is needed")
+        return self
+
+    def states(self) -> tuple[RunState, ...]:
+        """Runs with which of these states are meant."""
+        unfinished = (RunState.PENDING, RunState.RUNNING)
+        return tuple(state for state in unfinished if self.status in (None, "all", state.value))
+
+
 class RunCreate(_Body):
     """POST …/runs, …/runs/stream and …/runs/wait, on a thread or stateless. None means the field's default."""
 
@@ -83,7 +157,7 @@ class RunCreate(_Body):
     checkpoint_id: str | None = None
     checkpoint_during: bool | None = None
     durability: Durability | None = None
-    after_seconds: float | None = None
+    after_seconds: float | None = Field(default=None, ge=0, le=SMALL_INT, description="Seconds until it may start.")
     webhook: Any = None
     feedback_keys: list[str] | None = None
     langsmith_tracer: Any = Field(default=None, description="Accepted and ignored: this server doesn't trace.")

@@ -31,6 +31,7 @@ class ThreadView(TypedDict):
     values: Any
     interrupts: dict[str, Any]
     error: NotRequired[dict[str, Any]]
+    extracted: NotRequired[dict[str, Any]]
 
 
 class ThreadStateView(TypedDict):

@@ -45,6 +45,7 @@ class RemovedRun:
     """A run whose row is gone; `unfinished`: something may still be executing it, to no effect."""
 
     run_id: str
+    thread_id: str
     unfinished: bool
 
 
@@ -67,7 +68,7 @@ async def delete_thread(db: Database, thread_id: str, user_id: str) -> list[Remo
         await _locked(connection, thread_id, user_id)
         found = (await connection.execute(_RUNS, {"of_thread": thread_id})).all()
         await _DELETE[db.kind].execute(db.kind, connection, {"of_thread": thread_id})
-    return [RemovedRun(row.run_id, not RunState(row.status).finished) for row in found]
+    return [RemovedRun(row.run_id, thread_id, not RunState(row.status).finished) for row in found]
 
 
 async def delete_finished_run(db: Database, run_id: str, thread_id: str, user_id: str) -> None:

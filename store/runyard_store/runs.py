@@ -4,11 +4,13 @@ Rows of `threads` count their unfinished runs: every change of a run's finished-
 transaction (creating.py, unheld.py, finish.py).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from runyard_api.errors import NotFound
 from runyard_api.states import CancelAction, RunState
@@ -31,6 +33,7 @@ __all__ = [
     "list_runs",
     "note_object",
     "request_cancel",
+    "request_cancels",
     "runs_without_object",
     "unfinished_runs",
 ]
@@ -103,16 +106,35 @@ async def request_cancel(db: Database, run_id: str, action: CancelAction, reason
 
     Raises NotFound, Unavailable.
     """
-    stronger = case((runs.c.cancel_action == CancelAction.ROLLBACK, CancelAction.ROLLBACK), else_=action.value)
-    marked = (
-        update(runs)
-        .where(runs.c.run_id == run_id, UNFINISHED)
-        .values(cancel_action=stronger, cancel_reason=reason)
-        .returning(*runs.c)
-    )
+    marked = _marked(runs.c.run_id == run_id, action, reason)
     async with db.single() as connection:
         row = (await connection.execute(marked)).mappings().one_or_none()
     return run_row(row) if row is not None else await get_run(db, run_id)
+
+
+async def request_cancels(
+    db: Database,
+    *,
+    user_id: str,
+    thread_id: str | None,
+    run_ids: Sequence[str] | None,
+    states: Sequence[RunState],
+    action: CancelAction,
+) -> list[RunRow]:
+    """Marks a user's unfinished runs in the same way, those of this thread, with these ids and states; gives their
+    rows. Raises Unavailable."""
+    where = _owned(runs.c.status.in_(states), thread_id, user_id)
+    if run_ids is not None:
+        where = and_(where, runs.c.run_id.in_(run_ids))
+    async with db.single() as connection:
+        rows = (await connection.execute(_marked(where, action, ""))).mappings().all()
+    return sorted(map(run_row, rows), key=lambda run: run.created_at)
+
+
+def _marked(where: ColumnElement[bool], action: CancelAction, reason: str) -> ReturningUpdate[Any]:
+    stronger = case((runs.c.cancel_action == CancelAction.ROLLBACK, CancelAction.ROLLBACK), else_=action.value)
+    values = {"cancel_action": stronger, "cancel_reason": reason}
+    return update(runs).where(where, UNFINISHED).values(values).returning(*runs.c)
 
 
 def _owned(where: ColumnElement[bool], thread_id: str | None, user_id: str | None) -> ColumnElement[bool]:

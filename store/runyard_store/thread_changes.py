@@ -39,11 +39,14 @@ async def resting_epoch(db: Database, thread_id: str) -> int | None:
 
 
 async def record_known_head(
-    db: Database, thread_id: str, epoch: int, *, values: Any, interrupts: dict[str, Any], head: dict[str, Any]
+    db: Database, thread_id: str, epoch: int, *, values: Any, interrupts: dict[str, Any], head: dict[str, Any] | None
 ) -> None:
-    """Fills in a head that was unknown, as it was read while the lease rested with this epoch; nothing happens if
-    somebody has claimed the thread since: that writer leaves the head behind. Raises Unavailable."""
-    waiting = ThreadState.INTERRUPTED if interrupts or head.get("next") else ThreadState.IDLE
+    """Fills in a head that was unknown, as it was read while the lease rested with this epoch (None: there is no
+    checkpoint); nothing happens if somebody has claimed the thread since: that writer leaves the head behind.
+
+    Raises Unavailable.
+    """
+    waiting = ThreadState.INTERRUPTED if interrupts or (head or {}).get("next") else ThreadState.IDLE
     status = case(
         (threads.c.unfinished > 0, ThreadState.BUSY.value),
         (threads.c.error.is_not(None), ThreadState.ERROR.value),

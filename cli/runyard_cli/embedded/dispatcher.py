@@ -25,6 +25,7 @@ from runyard_cli.embedded.feeds import Feed, Feeds
 from runyard_cli.embedded.report import Report
 from runyard_clients.runtime import StartAnswer
 from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
+from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow
 
 log = structlog.get_logger()
@@ -124,6 +125,11 @@ class Dispatcher:
     async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
         if self._board.cancel(run.run_id, action, reason):
             self._wake(run.thread_id)
+
+    async def remove(self, run: RemovedRun) -> None:
+        entry = self._board.cancel(run.run_id, CancelAction.INTERRUPT, "the run was deleted")
+        if entry:
+            self._wake(entry.thread_id)
 
     def watch(self, run_id: str) -> AbstractAsyncContextManager[AsyncIterator[RunStatus]]:
         return self._watch(run_id)

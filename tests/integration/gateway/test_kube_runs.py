@@ -21,6 +21,7 @@ from runyard_gateway.ports import RunStatus
 from runyard_kube.client import KubeClient
 from runyard_kube.resources import AGENTS, RUNS
 from runyard_store.database import Database
+from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow, create_run, get_run, request_cancel
 
 pytestmark = pytest.mark.apiserver
@@ -102,6 +103,24 @@ async def test_a_cancel_of_a_run_whose_object_was_deleted_makes_none(
     await kube.delete(RUNS, namespace, run.run_id)
     await runs.cancel(await get_run(db, run.run_id), CancelAction.INTERRUPT, "")
     assert [m["metadata"]["name"] for m in (await kube.list(RUNS, namespace)).items] == []
+
+
+async def test_the_object_of_a_removed_run_goes_whoever_wrote_it(
+    runs: KubeRuns, kube: KubeClient, namespace: str, db: Database
+) -> None:
+    run = await stored(db)
+    await runs.submit(run)
+    for _ in range(2):
+        await runs.remove(RemovedRun(run.run_id, run.thread_id, unfinished=True))
+    await runs.remove(RemovedRun(str(uuid4()), run.thread_id, unfinished=False))
+
+    uid = (await kube.create(RUNS, namespace, hand_written_run("mine")))["metadata"]["uid"]
+    await kube.patch_status(RUNS, namespace, "mine", {"state": "success"})
+    async with runs.watch(uid) as changes:
+        async for _ in changes:
+            pass
+    await runs.remove(RemovedRun(uid, uid, unfinished=False))
+    assert (await kube.list(RUNS, namespace)).items == []
 
 
 async def statuses(runs: KubeRuns, run_id: str, seen: "asyncio.Queue[RunStatus | None]") -> None:

@@ -20,7 +20,7 @@ from runyard_gateway.render import Renderer, Wanted
 from runyard_gateway.streaming import Sink
 from runyard_store import event_log
 from runyard_store.database import Database
-from runyard_store.deletion import delete_idle_thread
+from runyard_store.deletion import RemovedRun, delete_idle_thread
 from runyard_store.finish import finish_run
 from runyard_store.leases import Claim
 from runyard_store.runs import RunRow, delete_run, finish_unheld, get_run
@@ -89,6 +89,9 @@ class Script:
         self._refuse()
         self.cancelled.append(action)
         self.done.set()
+
+    async def remove(self, run: RemovedRun) -> None:
+        self._refuse()
 
     @asynccontextmanager
     async def watch(self, run_id: str) -> AsyncIterator[AsyncIterator[RunStatus]]:

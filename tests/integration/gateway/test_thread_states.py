@@ -11,12 +11,19 @@ from runyard_api.internal import HistoryQuery, StateQuery
 from runyard_api.states import RunState
 from runyard_api.wire import HistoryRead
 from runyard_gateway.state import ThreadStates
+from runyard_gateway.views import thread_view
 from runyard_store.database import Database
 from runyard_store.finish import finish_run
 from runyard_store.runs import finish_unheld
 from runyard_store.threads import ThreadRow, get_thread
 
-NEWER = {"values": {"answer": 43}, "next": ["work"], "checkpoint": {"checkpoint_id": "c9"}}
+ASKED = [{"value": "well?", "id": "i"}]
+NEWER: dict[str, Any] = {
+    "values": {"answer": 43},
+    "next": ["work"],
+    "tasks": [{"id": "t1", "interrupts": ASKED}, {"id": "t2", "interrupts": []}],
+    "checkpoint": {"checkpoint_id": "c9"},
+}
 
 
 @dataclass
@@ -24,6 +31,7 @@ class OnePod:
     """Runs with one pod, or none when it is `away`."""
 
     away: bool = False
+    says: dict[str, Any] = field(default_factory=lambda: NEWER)
     asked: list[str] = field(default_factory=list)
 
     async def endpoint(self, agent_name: str) -> Any:
@@ -33,7 +41,7 @@ class OnePod:
 
     async def state(self, thread_id: str, query: StateQuery) -> dict[str, Any]:
         self.asked.append("state")
-        return NEWER
+        return self.says
 
     async def history(self, thread_id: str, query: HistoryQuery) -> list[dict[str, Any]]:
         self.asked.append("history")
@@ -63,12 +71,38 @@ async def test_a_known_head_answers_without_a_pod(db: Database) -> None:
     assert [s["values"] for s in await states(db, pod).history(thread, HistoryRead(limit=1))] == [{"answer": 42}]
 
 
-async def test_an_unknown_head_is_asked_of_a_pod(db: Database) -> None:
+async def test_an_unknown_head_is_asked_of_a_pod_once(db: Database) -> None:
     pod = OnePod()
     thread = await ended_thread(db, unheld=True)
-    assert (await states(db, pod).current(thread, subgraphs=False))["values"] == {"answer": 43}
+    assert thread_view(thread)["values"] is None, "nothing older is shown"
     assert [s["values"] for s in await states(db, pod).history(thread, HistoryRead(limit=1))] == [{"answer": 43}]
-    assert pod.asked == ["state", "history"]
+    assert (await states(db, pod).current(thread, subgraphs=False))["values"] == {"answer": 43}
+    assert pod.asked == ["history", "state"]
+    learned = await get_thread(db, thread.thread_id)
+    view = thread_view(learned)
+    assert (view["values"], view["interrupts"], view["status"]) == ({"answer": 43}, {"t1": ASKED}, "error")
+    pod.away = True
+    assert await states(db, pod).known(learned) == learned
+    assert (await states(db, pod).current(learned, subgraphs=False))["next"] == ["work"]
+
+
+async def test_a_head_read_while_a_run_is_at_work_is_shown_but_not_kept(db: Database) -> None:
+    thread = await ended_thread(db, unheld=True)
+    await claimed(db, await stored_run(db, thread.thread_id))
+    thread = await get_thread(db, thread.thread_id)
+    view = thread_view(await states(db, OnePod()).known(thread))
+    assert (view["values"], view["interrupts"], view["status"]) == ({"answer": 43}, {"t1": ASKED}, "busy")
+    assert await get_thread(db, thread.thread_id) == thread
+
+
+async def test_a_run_that_was_lost_before_its_first_checkpoint_left_no_state(db: Database) -> None:
+    lost = await stored_run(db)
+    await claimed(db, lost)
+    await finish_unheld(db, lost.run_id, RunState.INTERRUPTED, None, later(3))
+    thread = await get_thread(db, lost.thread_id)
+    pod = OnePod(says={**NEWER, "values": {}, "next": [], "tasks": [], "checkpoint": None})
+    known = await states(db, pod).known(thread)
+    assert (known.head, known.values, known.status) == (None, None, "idle")
 
 
 async def test_an_unknown_head_is_unavailable_without_a_pod_even_while_a_run_waits(db: Database) -> None:
@@ -78,3 +112,5 @@ async def test_an_unknown_head_is_unavailable_without_a_pod_even_while_a_run_wai
     for thread in (resting, await get_thread(db, resting.thread_id)):
         with pytest.raises(Unavailable):
             await states(db, pod).current(thread, subgraphs=False)
+        with pytest.raises(Unavailable):
+            await states(db, pod).known(thread)

@@ -1,14 +1,12 @@
-"""`runyard-runtime`: the process of an agent pod. Reads settings, starts the runtime, serves until SIGTERM, drains."""
+"""The process of an agent pod, started by `launch`: reads settings, starts the runtime, serves till SIGTERM, drains."""
 
 import asyncio
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
-import orjson
 import structlog
 import uvloop
 
@@ -19,6 +17,7 @@ from runyard_runtime.project import ProjectError
 from runyard_runtime.runtime import Runtime, start_runtime
 from runyard_runtime.serve import serve
 from runyard_runtime.settings import Settings, settings_from_env
+from runyard_runtime.termination import leave_reason
 from runyard_store.database import open_database
 from runyard_store.migrate import require_schema
 
@@ -85,18 +84,8 @@ async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def _failed(settings: Settings, reason: str, message: str) -> int:
-    """Says why the start failed where the operator looks for it: the container's termination message."""
-    print(f"{reason}: {message}", file=sys.stderr)
-    if settings.termination_log is not None:
-        _leave(settings.termination_log, orjson.dumps({"reason": reason, "message": message[:1000]}))
+    leave_reason(settings.termination_log, reason, message)
     return 1
-
-
-def _leave(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        _log.debug("no termination message", error=str(error))
 
 
 if __name__ == "__main__":

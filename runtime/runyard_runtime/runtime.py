@@ -30,6 +30,7 @@ from runyard_store.checkpoints import open_checkpointers
 from runyard_store.database import Database
 
 _log = structlog.get_logger(__name__)
+_TOLD = ("runyard", "langgraph", "langgraph-checkpoint-postgres")
 _LAST_STOP_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0
 _SWITCH_SECONDS = 0.001
@@ -69,7 +70,7 @@ class Runtime:
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self.boot_id = uuid.uuid4().hex
         self._settings, self._engine = settings, engine
-        self._versions = {name: version(name) for name in ("runyard", "langgraph")}
+        self._versions = {name: version(name) for name in _TOLD}
         self._versions["python"] = platform.python_version()
         holder = f"{settings.pod_name}/{self.boot_id}"
         self._hub = StatusHub(self._status, self._figures)

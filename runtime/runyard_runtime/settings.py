@@ -11,6 +11,7 @@ from runyard_api.agent import RunDefaults
 from runyard_api.names import RUNTIME_PORT
 from runyard_process.environment import BadSetting, Environment
 from runyard_process.logs import DEFAULT_LOGS, LogSettings, log_settings
+from runyard_runtime.termination import LOG
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def settings_from_env(environ: Mapping[str, str]) -> Settings:
         recursion_limit=env.whole("RUNYARD_RECURSION_LIMIT", Settings.recursion_limit, 1, 1_000_000),
         drain_seconds=env.whole("RUNYARD_DRAIN_SECONDS", int(Settings.drain_seconds), 0, 86_400),
         stop_grace_seconds=env.whole("RUNYARD_STOP_GRACE_SECONDS", int(Settings.stop_grace_seconds), 0, 86_400),
-        termination_log=Path(env.text("RUNYARD_TERMINATION_LOG", "/dev/termination-log")),
+        termination_log=Path(env.text("RUNYARD_TERMINATION_LOG", LOG)),
         pool_size=env.whole("RUNYARD_POOL_SIZE", Settings.pool_size, 1, 100),
         logs=log_settings(env),
     )

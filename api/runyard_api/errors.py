@@ -9,6 +9,7 @@ RunyardError
 │   ├── AlreadyExists     an id is taken
 │   ├── Held              another writer holds the thread's lease
 │   ├── Stale             the attempt isn't newer than one already seen
+│   ├── OldLeader         a newer leader of the operators has spoken to this pod
 │   ├── Early             an earlier run of the thread is unfinished
 │   └── Fenced            this attempt lost its thread: nothing it writes counts any more
 ├── Invalid 422           a field has a wrong type or value
@@ -69,6 +70,12 @@ class Stale(Conflict):
     """The attempt is not newer than one already seen."""
 
     reason = "Stale"
+
+
+class OldLeader(Conflict):
+    """A newer leader of the operators has spoken to this pod."""
+
+    reason = "OldLeader"
 
 
 class Early(Conflict):

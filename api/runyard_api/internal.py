@@ -8,13 +8,14 @@ GET  /internal/v1/runs/{id}/events       ?after=<event id> → lines of runyard_
                                          first; ?live=1: only what comes), until the run ends; an empty line every
                                          few seconds keeps the connection alive
 GET  /internal/v1/status                 NDJSON of StatusMessage: a snapshot first, then changes, `beat` every second
-POST /internal/v1/ping                   Ping → StatusMessage snapshot without runs: proof of life in both directions
+POST /internal/v1/ping                   StatusMessage snapshot without runs: proof of life in both directions
 GET  /internal/v1/info                   RuntimeInfo
 GET  /internal/v1/graphs/{graph}/schemas GraphSchemas
 POST /internal/v1/threads/{id}/state     StateQuery → thread state JSON
 POST /internal/v1/threads/{id}/history   HistoryQuery → list of thread states, newest first
 POST /internal/v1/threads/{id}/update    StateUpdate → {checkpoint, configurable, checkpoint_id}; 409 if a run holds it
-Every call but /healthz carries `Authorization: Bearer <pod token>`.
+Every call but /healthz carries `Authorization: Bearer <pod token>`. PUT, cancel, ack and ping by an operator carry its
+term of leading in TERM_HEADER: a pod that has heard a later one answers 409 OldLeader.
 """
 
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runyard_api.states import CancelAction, RunState
+
+TERM_HEADER = "Runyard-Leader-Term"
 
 
 class _Message(BaseModel):
@@ -37,12 +40,9 @@ class ErrorBody(_Message):
 
 
 class RunStart(_Message):
-    """`transitions` is the leader lease's count; a pod refuses a lower one than it has seen."""
-
     thread_id: str
     graph_id: str
     attempt: int = Field(ge=1)
-    transitions: int = 0
 
 
 class RunError(_Message):
@@ -71,10 +71,6 @@ class RunHeld(_Message):
 class CancelRequest(_Message):
     action: CancelAction = CancelAction.INTERRUPT
     reason: str = ""
-
-
-class Ping(_Message):
-    transitions: int = 0
 
 
 class StatusMessage(_Message):

@@ -18,11 +18,11 @@ from yarl import URL
 from runyard_api.errors import Held, RunyardError, Unavailable, error_for
 from runyard_api.events import Event, EventId
 from runyard_api.internal import (
+    TERM_HEADER,
     CancelRequest,
     ErrorBody,
     GraphSchemas,
     HistoryQuery,
-    Ping,
     RunHeld,
     RunStart,
     RuntimeInfo,
@@ -89,10 +89,16 @@ class RuntimeClient:
     """The internal API of one agent pod. Every method raises Unavailable when the pod can't be reached or answers 5xx,
     and otherwise the error of runyard_api.errors that the pod named."""
 
-    def __init__(self, base_url: str, *, token: str | None, http: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, base_url: str, *, token: str | None, http: aiohttp.ClientSession, term: int | None = None
+    ) -> None:
+        """`term`: of the leader whose commands these are; a pod that has heard a later one answers OldLeader. None:
+        nobody else gives commands."""
         self._base = base_url.rstrip("/") + _PREFIX
         self._http = http
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if term is not None:
+            self._headers[TERM_HEADER] = str(term)
 
     async def start_run(self, run_id: str, start: RunStart) -> StartAnswer:
         """Asks the pod to execute an attempt; idempotent, so an unanswered call is repeated.
@@ -144,9 +150,9 @@ class RuntimeClient:
                     if line:
                         yield StatusMessage.model_validate_json(line)
 
-    async def ping(self, transitions: int = 0) -> StatusMessage:
+    async def ping(self) -> StatusMessage:
         """Proof of life in both directions; answers a snapshot without runs."""
-        response = await self._call("POST", "/ping", body=Ping(transitions=transitions), limits=_PING)
+        response = await self._call("POST", "/ping", limits=_PING)
         return _read(response, StatusMessage)
 
     async def info(self) -> RuntimeInfo:

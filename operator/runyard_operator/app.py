@@ -3,7 +3,11 @@ start-up and clean-up handlers (`feed.register`), because kopf cancels whatever 
 """
 
 import asyncio
+import secrets
+import signal
+import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
 import structlog
@@ -12,9 +16,11 @@ from runyard_api.errors import Unavailable
 from runyard_api.tokens import pod_token
 from runyard_clients.runtime import RuntimeClient, pooled_http
 from runyard_kube.client import KubeClient
+from runyard_kube.lease import Leadership, Place
 from runyard_operator.agents.observe import AgentMemory
 from runyard_operator.agents.reconcile import reconcile_agent
 from runyard_operator.feed import Feed
+from runyard_operator.leading import LeadersCluster
 from runyard_operator.links import Links
 from runyard_operator.ports import Cluster, Rows, StoreRows
 from runyard_operator.probes import Health, serve
@@ -23,7 +29,7 @@ from runyard_operator.seen import PodView
 from runyard_operator.settings import Settings
 from runyard_operator.sweep import Sweep
 from runyard_operator.workqueue import Key, WorkQueue
-from runyard_operator.world import World, utc_now
+from runyard_operator.world import Caches, World, utc_now
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import require_schema
 
@@ -44,6 +50,7 @@ class Operator:
     _http: aiohttp.ClientSession | None = None
     _probes: asyncio.Server | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _leading: asyncio.Task[None] | None = None
 
     @property
     def feed(self) -> Feed:
@@ -52,7 +59,7 @@ class Operator:
         return self._feed
 
     async def start(self) -> None:
-        """Blocks until the database has its schema and every kind was listed, then begins to work.
+        """Blocks until the database has its schema and every kind was listed; then waits, beside the watches, to lead.
 
         Raises Unauthorized, ValueError when the settings can't lead anywhere.
         """
@@ -60,31 +67,37 @@ class Operator:
         cluster = await KubeClient.open()
         self._closing += [db, cluster]
         self._http = pooled_http()
-        world = build_world(self.settings, cluster, StoreRows(db), self._http)
-        self._feed = Feed(world)
-        sweep = Sweep(world, self._feed)
-        health = Health(
-            queue_ages=lambda: [(queue.name, queue.oldest_age()) for queue in (world.run_queue, world.agent_queue)],
-            late=lambda: sweep.late.items(),
-        )
+        build = partial(build_world, self.settings, rows=StoreRows(db), http=self._http, caches=Caches())
+        feed = self._feed = Feed(build(cluster, term=0))
+        sweep = Sweep(feed)
+        health = Health(queue_ages=lambda: [(q.name, q.oldest_age()) for q in feed.world.queues], late=sweep.late.items)
         self._probes = await serve(health, self.settings.probe_port)
         await _wait_for_schema(db)
         await sweep.first()
-        for queue in (world.agent_queue, world.run_queue):
-            queue.start()
         self._tasks = [asyncio.create_task(sweep.forever()), asyncio.create_task(health.measure_lag())]
+        leadership = Leadership(cluster, self._place(), clock=time.monotonic, now=utc_now)
+        leaders = LeadersCluster(cluster, leadership)
+
+        async def serve_term(term: int) -> None:
+            feed.world = build(leaders, term=term)
+            feed.world.begin()
+            sweep.hasten()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await feed.world.end(STOP_GRACE_SECONDS if leadership.certain else 0.0)
+
+        self._leading = asyncio.create_task(leadership.lead(serve_term))
+        self._leading.add_done_callback(_end_with)
         health.started = True
-        log.info("operator started", namespace=self.settings.agents_namespace, runs=len(world.caches.runs))
+        log.info("operator started", namespace=self.settings.agents_namespace, runs=len(feed.world.caches.runs))
 
     async def stop(self) -> None:
         """Finishes what is being worked, within a few seconds, and closes everything."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._leading] if self._leading is not None else [])]
+        for task in tasks:
             task.cancel()
-        if self._feed is not None:
-            world = self._feed.world
-            await world.run_queue.stop(STOP_GRACE_SECONDS)
-            await world.agent_queue.stop(STOP_GRACE_SECONDS)
-            await world.links.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._probes is not None:
             self._probes.close()
         if self._http is not None:
@@ -93,14 +106,21 @@ class Operator:
             await one.close()
         log.info("operator stopped")
 
+    def _place(self) -> Place:
+        """Our name for the lease is of this process alone: a container that comes back in its pod is another one."""
+        identity = f"{self.settings.instance}_{secrets.token_hex(4)}"
+        return Place(self.settings.agents_namespace, self.settings.lease_name, identity)
 
-def build_world(settings: Settings, cluster: Cluster, rows: Rows, http: aiohttp.ClientSession) -> World:
-    """Everything the reconciles share, wired together; nothing runs yet."""
+
+def build_world(
+    settings: Settings, cluster: Cluster, *, rows: Rows, http: aiohttp.ClientSession, caches: Caches, term: int
+) -> World:
+    """Everything the reconciles of one term share, wired together; nothing runs yet."""
     agents: dict[Key, AgentMemory] = {}
 
     def connect(pod: PodView) -> RuntimeClient:
         token = pod_token(settings.token_key, namespace=pod.namespace, pod=pod.name, nonce=pod.nonce)
-        return RuntimeClient(f"http://{pod.endpoint}", token=token, http=http)
+        return RuntimeClient(f"http://{pod.endpoint}", token=token, http=http, term=term)
 
     async def work_thread(key: Key) -> float | None:
         return await reconcile_thread(world, key)
@@ -111,8 +131,15 @@ def build_world(settings: Settings, cluster: Cluster, rows: Rows, http: aiohttp.
     run_queue = WorkQueue("runs", work_thread, workers=settings.workers)
     agent_queue = WorkQueue("agents", work_agent, workers=AGENT_WORKERS)
     links = Links(connect=connect, wake_thread=run_queue.add, wake_agent=agent_queue.add_after, now=utc_now)
-    world = World(settings, cluster, rows, links, run_queue, agent_queue)
+    world = World(settings, cluster, rows, links, run_queue, agent_queue, caches=caches)
     return world
+
+
+def _end_with(leading: asyncio.Task[None]) -> None:
+    """An operator that can't try to lead any more is of no use: it ends, and its pod brings another one."""
+    if not leading.cancelled() and (error := leading.exception()) is not None:
+        log.error("operator ends: leading failed", exc_info=error)
+        signal.raise_signal(signal.SIGTERM)
 
 
 async def _wait_for_schema(db: Database) -> None:

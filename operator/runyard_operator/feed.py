@@ -43,7 +43,7 @@ class Feed:
         last = known if known is not None and version_of(known) > version_of(run) else run
         if meta.uid in world.memory.own_deletions:
             world.memory.own_deletions.discard(meta.uid)
-        elif not last.state.finished:
+        elif not last.state.finished and world.leading:  # a leader to come finds it by its row (`sweep`)
             log.info("run deleted", run=run.run_id, thread=run.thread_id, state=last.state.value)
             world.memory.note_deleted(thread_of(run), last)
         world.run_queue.add(thread_of(run))
@@ -88,13 +88,13 @@ class Feed:
         elif self.world.caches.pods.put(pod):
             self.world.agent_queue.add(Key(pod.namespace, pod.agent))
             if pod.ended:
-                self.world.memory.note_ended(pod)
+                self.world.caches.ended_pods.note(pod)
                 self._wake_runs_on(pod)
 
     def pod_deleted(self, pod: PodView) -> None:
         self.world.caches.pods.remove(pod.namespace, pod.name, pod.uid)
         if pod.ended:
-            self.world.memory.note_ended(pod)
+            self.world.caches.ended_pods.note(pod)
         self.world.agent_queue.add(Key(pod.namespace, pod.agent))
         self._wake_runs_on(pod)
 

@@ -4,6 +4,7 @@ Called with every object of a watch, a list or an answer to our own writes; miss
 because a pod in a shape that we don't know must not stop the reconcile of the others.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,8 @@ from runyard_api.run import Run
 
 RUNTIME_CONTAINER = "runtime"
 RUNTIME_PORT_NAME = "runtime"
+ENDED_PODS = 1000
+"""How many ended pods are remembered."""
 
 
 @dataclass(frozen=True)
@@ -157,3 +160,19 @@ def _container(status: Manifest) -> ContainerView:
         exit_reason=ended.get("reason") or "",
         termination_message=ended.get("message") or "",
     )
+
+
+class EndedPods:
+    """How the last pods ended: their objects may be deleted before the runs they had are looked at."""
+
+    def __init__(self) -> None:
+        self._pods: OrderedDict[tuple[str, str, str], PodView] = OrderedDict()
+
+    def note(self, pod: PodView) -> None:
+        self._pods[(pod.namespace, pod.name, pod.nonce)] = pod
+        while len(self._pods) > ENDED_PODS:
+            self._pods.popitem(last=False)
+
+    def get(self, namespace: str, name: str, nonce: str) -> PodView | None:
+        """The pod as it ended; None: it didn't, as far as is known."""
+        return self._pods.get((namespace, name, nonce))

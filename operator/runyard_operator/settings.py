@@ -17,6 +17,7 @@ class Settings:
     `probe_port`: /healthz and /readyz (RUNYARD_PROBE_PORT). `workers`: threads reconciled at once (RUNYARD_WORKERS, 8
     to 32). `unknown_agent_seconds`: how long a run waits for an Agent that doesn't exist
     (RUNYARD_UNKNOWN_AGENT_SECONDS). `instance`: this operator's own name in Events (RUNYARD_POD_NAME).
+    `lease_name`: the Lease in the agents' namespace whose holder works (RUNYARD_LEASE_NAME).
     `logs`: form and level of log lines.
     """
 
@@ -29,6 +30,7 @@ class Settings:
     workers: int = 32
     unknown_agent_seconds: int = UNKNOWN_AGENT_SECONDS
     instance: str = "operator"
+    lease_name: str = "runyard-operator"
     logs: LogSettings = DEFAULT_LOGS
 
     @classmethod
@@ -45,6 +47,7 @@ class Settings:
             workers=env.whole("RUNYARD_WORKERS", cls.workers, 8, 32),
             unknown_agent_seconds=env.whole("RUNYARD_UNKNOWN_AGENT_SECONDS", cls.unknown_agent_seconds, 1, 86_400),
             instance=env.text("RUNYARD_POD_NAME", cls.instance),
+            lease_name=env.text("RUNYARD_LEASE_NAME", cls.lease_name),
             logs=log_settings(env),
         )
         env.refuse_misspelled()

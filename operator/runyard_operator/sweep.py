@@ -1,10 +1,12 @@
-"""Lists of every kind beside the watches: the first ones at the start, then one each minute against what watches miss.
+"""Lists of every kind beside the watches: the first ones at the start, then one each minute against what watches miss,
+and at the beginning of each term.
 
 kopf never tells of a deletion that happened while its watch was broken, so objects that a list doesn't have are taken
 as deleted; objects that the watch hasn't told of for a whole round are read and counted against it (`probes`).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -45,35 +47,49 @@ class _Kind:
 class Sweep:
     """`late`: how many objects the last round had to fetch because the watch of their kind hadn't told of them."""
 
-    world: World
     feed: Feed
     late: dict[str, int] = field(default_factory=dict)
     _suspects: dict[str, dict[str, str]] = field(default_factory=dict)
+    _hastened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def world(self) -> World:
+        """The world of the present term."""
+        return self.feed.world
 
     async def first(self) -> None:
         """Lists every kind until each could be listed: a kind that isn't served yet is waited for."""
         for kind in self._kinds():
             for raw in (await self._listed(kind)).items:
                 self._take(kind, raw)
-        self.world.inherited = {pod.uid for pod in self.world.caches.pods if pod.reachable}
 
     async def forever(self) -> None:
-        """A round each minute; one that fails is left out."""
+        """A round each minute, or as soon as `hasten` was called; one that fails is left out."""
         while True:
-            await asyncio.sleep(EVERY_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._hastened.wait()
+            self._hastened.clear()
             try:
                 await self.round()
             except Exception:
                 log.warning("sweep failed", exc_info=True)
 
+    def hasten(self) -> None:
+        """Has the next round come now."""
+        self._hastened.set()
+
     async def round(self) -> None:
-        """Compares every kind with a list. Raises KubeError, Unavailable."""
+        """Compares every kind with a list; a leader also looks for rows without an object.
+
+        Raises KubeError, Unavailable.
+        """
         for kind in self._kinds():
             listing = await self.world.cluster.list(
                 kind.resource, self.world.settings.agents_namespace, selection=kind.selection, metadata_only=True
             )
             await self._compare(kind, listing)
-            if kind.resource is RUNS:
+            if kind.resource is RUNS and self.world.leading:
                 await self._cancel_deleted({raw["metadata"]["uid"] for raw in listing.items})
 
     async def _compare(self, kind: _Kind, listing: Listing) -> None:

@@ -55,9 +55,8 @@ class WorkQueue:
         self._open = False
 
     def start(self) -> None:
-        """Begins to work; keys added before are kept until now."""
+        """Begins to work. Keys added before were dropped: who starts a queue adds all there are."""
         self._open = True
-        self._pump()
 
     async def stop(self, grace: float) -> None:
         """Takes no more work, waits up to `grace` seconds for running handlers, then cancels them."""
@@ -65,6 +64,7 @@ class WorkQueue:
         for later in self._later.values():
             later.timer.cancel()
         self._later.clear()
+        self._ready.clear()
         tasks = [task for _, task in self._running.values()]
         if not tasks:
             return
@@ -74,7 +74,9 @@ class WorkQueue:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def add(self, key: Key) -> None:
-        """Has the key worked as soon as possible: once more if it is being worked just now."""
+        """Has the key worked as soon as possible: once more if it is being worked just now; never if it isn't open."""
+        if not self._open:
+            return
         now = asyncio.get_running_loop().time()
         if key in self._running:
             self._again.setdefault(key, now)
@@ -83,7 +85,9 @@ class WorkQueue:
         self._pump()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Has the key worked in `seconds`, or earlier if it was already due earlier."""
+        """Has the key worked in `seconds`, or earlier if it was already due earlier; never if it isn't open."""
+        if not self._open:
+            return
         loop = asyncio.get_running_loop()
         when = loop.time() + max(0.0, seconds)
         known = self._later.get(key)

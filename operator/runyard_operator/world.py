@@ -4,7 +4,7 @@ Made once by `app`; a test makes its own with fakes behind the ports.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ from runyard_operator.cache import Cache
 from runyard_operator.links import Links
 from runyard_operator.ports import Cluster, Rows
 from runyard_operator.runs.memory import Memory
-from runyard_operator.seen import PodView, agent_of, pod_of
+from runyard_operator.seen import EndedPods, PodView, agent_of, pod_of
 from runyard_operator.settings import Settings
 from runyard_operator.workqueue import Key, WorkQueue
 
@@ -42,12 +42,16 @@ class Caches:
     )
     agents: Cache[Agent] = field(default_factory=Cache)
     pods: Cache[PodView] = field(default_factory=lambda: Cache({"agent": lambda pod: pod.agent}))
+    ended_pods: EndedPods = field(default_factory=EndedPods)
 
 
 @dataclass
 class World:
-    """`run_queue` has thread keys, `agent_queue` Agent keys. `inherited`: uids of pods that ran before this operator.
-    `nonce` makes what a pod's token is derived with."""
+    """`run_queue` has thread keys, `agent_queue` Agent keys. `leading`: this operator works, rather than only looks.
+    `inherited`: uids of pods that ran before its term. `nonce` makes what a pod's token is derived with.
+
+    All but the caches is of one term of leading: what an operator remembered of an earlier one may be wrong by now.
+    """
 
     settings: Settings
     cluster: Cluster
@@ -57,9 +61,36 @@ class World:
     agent_queue: WorkQueue
     caches: Caches = field(default_factory=Caches)
     memory: Memory = field(default_factory=Memory)
+    leading: bool = False
     inherited: set[str] = field(default_factory=set)
     now: Callable[[], datetime] = utc_now
     nonce: Callable[[], str] = lambda: secrets.token_hex(8)
+
+    @property
+    def queues(self) -> tuple[WorkQueue, WorkQueue]:
+        return self.run_queue, self.agent_queue
+
+    def begin(self) -> None:
+        """Begins to work, with everything that was seen so far."""
+        self.leading = True
+        self.inherited = {pod.uid for pod in self.caches.pods if pod.reachable}
+        for queue in self.queues:
+            queue.start()
+        for key in (*(Key(o.metadata.namespace, o.metadata.name) for o in self.caches.agents), *self._owners()):
+            self.agent_queue.add(key)
+        for run in self.caches.runs:
+            self.run_queue.add(thread_of(run))
+
+    async def end(self, grace: float) -> None:
+        """Stops working: what runs has `grace` seconds to come to its end."""
+        self.leading = False
+        for queue in self.queues:
+            await queue.stop(grace)
+        await self.links.stop()
+
+    def _owners(self) -> Iterable[Key]:
+        """The Agents that pods belong to, also those that are gone."""
+        return (Key(pod.namespace, pod.agent) for pod in self.caches.pods)
 
     async def confirmed_pod(self, namespace: str, name: str) -> PodView | None:
         """The pod, by GET if it isn't cached: absence from the cache proves nothing. None: it doesn't exist."""

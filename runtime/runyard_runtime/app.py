@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runyard_api.errors import Held, Invalid, RunyardError, Unauthenticated
 from runyard_api.events import EventId
 from runyard_api.internal import (
+    TERM_HEADER,
     CancelRequest,
     ErrorBody,
     HistoryQuery,
-    Ping,
     RunStart,
     RuntimeInfo,
     StateQuery,
@@ -36,6 +36,7 @@ from runyard_runtime.threads import Threads
 from runyard_store.database import Database
 
 _NDJSON = "application/x-ndjson"
+_TERM_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -90,18 +91,29 @@ class _Routes:
         return JSONResponse({"ok": healthy}, status_code=200 if healthy else 503)
 
     async def start(self, request: Request) -> Response:
+        self._obey(request)
         body = RunStart.model_validate_json(await request.body())
         started, report = await self._of.registry.start(request.path_params["run_id"], body)
         return _model(report, status=201 if started else 200)
 
     async def cancel(self, request: Request) -> Response:
+        self._obey(request)
         body = CancelRequest.model_validate_json(await request.body() or b"{}")
         self._of.registry.cancel(request.path_params["run_id"], body.action, body.reason)
         return Response(status_code=202)
 
     async def acknowledge(self, request: Request) -> Response:
+        self._obey(request)
         self._of.registry.acknowledge(request.path_params["run_id"])
         return Response(status_code=204)
+
+    def _obey(self, request: Request) -> None:
+        text = request.headers.get(TERM_HEADER)
+        if text is None:
+            return
+        if not text.isdecimal() or len(text) > _TERM_DIGITS:
+            raise Invalid(f"{TERM_HEADER}: must be a whole number")
+        self._of.registry.obey(int(text))
 
     async def events(self, request: Request) -> Response:
         run_id = request.path_params["run_id"]
@@ -117,8 +129,7 @@ class _Routes:
         return _stream(_status_lines(self._of.hub))
 
     async def ping(self, request: Request) -> Response:
-        body = Ping.model_validate_json(await request.body() or b"{}")
-        self._of.registry.leader(body.transitions)
+        self._obey(request)
         return _model(self._of.snapshot())
 
     async def info(self, _: Request) -> Response:

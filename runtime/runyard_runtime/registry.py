@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from runyard_api.errors import Draining, NoSlot, NotFound, Stale
+from runyard_api.errors import Draining, NoSlot, NotFound, OldLeader, Stale
 from runyard_api.internal import RunError, RunHeld, RunStart
 from runyard_api.states import CancelAction, RunState
 from runyard_runtime.attempt import Attempt, Engine
@@ -37,7 +37,7 @@ class Registry:
         self._starting: dict[str, tuple[int, asyncio.Task[tuple[bool, RunHeld]]]] = {}
         self._recent: OrderedDict[str, Attempt] = OrderedDict()
         self._recent_bytes = 0
-        self._transitions = 0
+        self._term = 0
 
     @property
     def busy(self) -> int:
@@ -53,18 +53,17 @@ class Registry:
         """Every run held, and those that ended and aren't acknowledged."""
         return [attempt.report() for attempt in self._attempts.values()]
 
-    def leader(self, transitions: int) -> None:
-        """Refuses the commands of a leader older than one seen. Raises Stale."""
-        if transitions < self._transitions:
-            raise Stale(f"a newer leader ({self._transitions}) has spoken to this pod")
-        self._transitions = transitions
+    def obey(self, term: int) -> None:
+        """Refuses the commands of a leader older than one heard before. Raises OldLeader."""
+        if term < self._term:
+            raise OldLeader(f"a newer leader (term {self._term}) has spoken to this pod")
+        self._term = term
 
     async def start(self, run_id: str, start: RunStart) -> tuple[bool, RunHeld]:
         """Claims and starts a run; (False, report) when this pod has it already or it has ended.
 
         Raises Draining, NoSlot, Stale, and what `claim_run` raises.
         """
-        self.leader(start.transitions)
         held = self._attempts.get(run_id)
         if held is not None and held.number == start.attempt and not held.given_up:
             return False, held.report()

@@ -3,17 +3,14 @@
 Everything here is either repeated safely (a stop, a request to a pod) or told again by pods, rows and objects.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from runyard_api.retry import pause
 from runyard_api.run import Run
 from runyard_api.states import CancelAction, RunState
-from runyard_operator.seen import PodView
 from runyard_operator.workqueue import Key
 
-ENDED_PODS = 1000
 RETRY = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds before a pod is asked again for the same run; the last one repeats."""
 
@@ -51,7 +48,6 @@ class Memory:
     deleted: dict[Key, dict[str, Run]] = field(default_factory=dict)
     waits_for: dict[Key, Key] = field(default_factory=dict)
     own_deletions: set[str] = field(default_factory=set)
-    _ended: OrderedDict[tuple[str, str, str], PodView] = field(default_factory=OrderedDict)
 
     def of(self, run_id: str) -> RunMemory:
         return self.runs.setdefault(run_id, RunMemory())
@@ -79,12 +75,3 @@ class Memory:
         runs.pop(run_id, None)
         if not runs:
             self.deleted.pop(thread, None)
-
-    def note_ended(self, pod: PodView) -> None:
-        """Keeps how a pod ended: its object may be deleted before the runs it had are looked at."""
-        self._ended[(pod.namespace, pod.name, pod.nonce)] = pod
-        while len(self._ended) > ENDED_PODS:
-            self._ended.popitem(last=False)
-
-    def ended_pod(self, namespace: str, name: str, nonce: str) -> PodView | None:
-        return self._ended.get((namespace, name, nonce))

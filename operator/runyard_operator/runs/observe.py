@@ -71,7 +71,7 @@ async def _see(world: World, run: Run, holders: dict[str, tuple[PodLink, RunHeld
 async def _lost_binding(world: World, run: Run) -> Lost | None:
     """Whether the pod in the run's status is lost to it: gone, replaced, ended, or it says that it hasn't the run."""
     name, nonce = run.status.pod_name or "", run.status.pod_nonce or ""
-    if (ended := world.memory.ended_pod(run.metadata.namespace, name, nonce)) is not None:
+    if (ended := world.caches.ended_pods.get(run.metadata.namespace, name, nonce)) is not None:
         return _lost_pod(ended)
     pod = await world.confirmed_pod(run.metadata.namespace, name)
     if pod is None or pod.nonce != nonce:

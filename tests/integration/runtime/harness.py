@@ -36,6 +36,7 @@ class Pod:
     db: Database
     runtime: Runtime
     client: RuntimeClient
+    socket: Path
     ended: dict[str, RunHeld] = field(default_factory=dict)
 
     async def create(self, graph_id: str, *, thread_id: str | None = None, **payload: Any) -> RunRow:
@@ -118,7 +119,7 @@ async def started_pod(database_url: str, tmp_path: Path, **changes: Any) -> Asyn
     listening = await serve(runtime.app, uds=socket)
     try:
         async with socket_http(str(socket)) as http:
-            yield Pod(settings, db, runtime, RuntimeClient(SOCKET_BASE_URL, token=None, http=http))
+            yield Pod(settings, db, runtime, RuntimeClient(SOCKET_BASE_URL, token=None, http=http), socket)
     finally:
         await runtime.drain()
         await runtime.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.integration.runtime.harness import Pod, started_pod
 
-from runyard_api.errors import Draining, Early, Held, NoSlot, NotFound, OldLeader, Stale
+from runyard_api.errors import Draining, Early, Held, NoSlot, NotFound, OldLeader
 from runyard_api.internal import RunHeld, RunStart, StateUpdate, StatusMessage
 from runyard_api.states import CancelAction, RunState, ThreadState
 from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http

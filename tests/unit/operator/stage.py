@@ -185,12 +185,11 @@ class Stage:
         world = World(SETTINGS, self.cluster, self.rows, links, runs, agents, now=now)
         feed = Feed(world)
         takes = {"runs": feed.run, "agents": feed.agent, "pods": feed.pod}
-        self.sweep = Sweep(world, feed)
+        self.sweep = Sweep(feed)
         await self.sweep.first()
         self.cluster.listener = lambda resource, raw, gone: _take(takes, resource, raw, gone)
         self.world = world
-        runs.start()
-        agents.start()
+        world.begin()
 
     async def _guarded(self, work: Coroutine[Any, Any, float | None]) -> float | None:
         if self._crashed.is_set():

@@ -43,14 +43,29 @@ def test_a_key_added_twice_before_it_is_worked_is_worked_once() -> None:
     worked = Worked()
 
     async def scenario() -> None:
-        queue = WorkQueue("test", worked, workers=8)
+        queue = started(worked, workers=1)
+        queue.add(B)
         queue.add(A)
         queue.add(A)
-        queue.start()
         await asyncio.sleep(10)
 
     run_in_fake_time(scenario())
-    assert worked.began == [("a", 0)]
+    assert worked.began == [("b", 0), ("a", 1)]
+
+
+def test_keys_added_while_the_queue_is_closed_are_dropped() -> None:
+    worked = Worked()
+
+    async def scenario() -> None:
+        queue = WorkQueue("test", worked, workers=8)
+        queue.add(A)
+        queue.add_after(B, 1)
+        queue.start()
+        queue.add(C)
+        await asyncio.sleep(10)
+
+    run_in_fake_time(scenario())
+    assert worked.began == [("c", 0)]
 
 
 def test_a_key_added_while_it_is_worked_is_worked_once_more_and_never_at_once() -> None:

@@ -23,6 +23,9 @@ from runyard_runtime.state import Shown, checkpoint_of, shown, thread_state
 from runyard_store.leases import claim_thread, release
 from runyard_store.threads import ThreadUpdate, record_state
 
+UPDATE_PATIENCE_S = 5.0
+"""How long an update waits for others of its thread. The gateway waits longer for the answer."""
+
 
 class Threads:
     """See the module."""
@@ -43,13 +46,14 @@ class Threads:
     async def update(self, thread_id: str, change: StateUpdate) -> bytes:
         """Writes values as if a node had returned them; JSON {checkpoint, configurable, checkpoint_id}.
 
-        Raises Held while a run or another update has the thread, NotFound for an unknown checkpoint, BadRequest for
-        what the graph refuses.
+        Raises Held while a run has the thread, or other updates for long, NotFound for an unknown checkpoint,
+        BadRequest for what the graph refuses.
         """
         engine = self._engine
         if isinstance(change.values, list):
             raise BadRequest("values must be an object or null, not a list")
-        epoch = await claim_thread(engine.db, thread_id, self._holder, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        epoch = await claim_thread(engine.db, thread_id, self._holder, now_ms, patience_s=UPDATE_PATIENCE_S)
         try:
             config, view = await engine.graph_loop.run(self._write(thread_id, change, epoch))
             now = datetime.now(UTC)

@@ -1,54 +1,56 @@
 """Copying a thread with its checkpoints and pending writes. Called by the gateway.
 
-One transaction that has locked the source's lease: no writer of the source can be in the middle of a step, and none
-begins before the copy is whole.
+The copy claims the source like any writer, so nobody is in the middle of a step of it.
 """
 
-import time
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, TextClause, insert, select, text, update
+from sqlalchemy import TextClause, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard_api.errors import Held, NotFound
+from runyard_api.errors import Held
 from runyard_api.states import ThreadState
 from runyard_store.database import Database
-from runyard_store.leases import UPDATE_CLAIM_MS
+from runyard_store.leases import claim_thread, release
 from runyard_store.rows import ThreadRow, thread_row
 from runyard_store.tables import thread_leases, threads
-from runyard_store.threads import first_epoch
+from runyard_store.threads import first_epoch, get_thread
+
+PATIENCE_S = 5.0
+"""How long other writers, which hold the thread for moments, are waited for."""
 
 
 async def copy_thread(db: Database, source_id: str, user_id: str, new_id: str, now: datetime) -> ThreadRow:
     """A new thread with the source's metadata, config, state and history, and without its runs; its status is idle.
 
-    Raises NotFound, Held (a run or another writer is at work on the source), Unavailable.
+    Waits a few seconds for a writer that is no run. Raises NotFound, Held (a run is at work on the source),
+    Unavailable.
     """
-    async with db.begin() as connection:
-        of_source = thread_leases.c.thread_id == source_id
-        lease = (await connection.execute(select(thread_leases).where(of_source).with_for_update())).one_or_none()
-        mine = (threads.c.thread_id == source_id) & (threads.c.user_id == user_id)
-        row = (await connection.execute(select(threads).where(mine))).mappings().one_or_none()
-        if row is None or lease is None:
-            raise NotFound(f"Thread with ID {source_id} not found.")
-        if lease.holder is not None:
-            await _take_over(connection, lease)
-        copied = _copied(dict(row), new_id, now)
-        await connection.execute(insert(threads).values(copied))
-        fresh = {"thread_id": new_id, "epoch": first_epoch(), "attempt": 0, "claimed_ms": 0, "last_base": 0}
-        await connection.execute(insert(thread_leases).values(fresh))
-        for statement in _COPY[db.kind]:
-            await connection.execute(statement, {"source": source_id, "new": new_id})
+    await get_thread(db, source_id, user_id)
+    now_ms = int(now.timestamp() * 1000)
+    epoch = await claim_thread(db, source_id, f"copy to {new_id}", now_ms, patience_s=PATIENCE_S)
+    try:
+        async with db.begin() as connection:
+            return await _copy_locked(db, connection, source_id, epoch, new_id, now)
+    finally:
+        await release(db, source_id, epoch)
+
+
+async def _copy_locked(
+    db: Database, connection: AsyncConnection, source_id: str, epoch: int, new_id: str, now: datetime
+) -> ThreadRow:
+    mine = (thread_leases.c.thread_id == source_id) & (thread_leases.c.epoch == epoch)
+    if (await connection.execute(select(thread_leases.c.epoch).where(mine).with_for_update())).one_or_none() is None:
+        raise Held(f"Thread {source_id} was taken by another writer; try again.")
+    row = (await connection.execute(select(threads).where(threads.c.thread_id == source_id))).mappings().one()
+    copied = _copied(dict(row), new_id, now)
+    await connection.execute(insert(threads).values(copied))
+    fresh = {"thread_id": new_id, "epoch": first_epoch(), "attempt": 0, "claimed_ms": 0, "last_base": 0}
+    await connection.execute(insert(thread_leases).values(fresh))
+    for statement in _COPY[db.kind]:
+        await connection.execute(statement, {"source": source_id, "new": new_id})
     return thread_row(copied)
-
-
-async def _take_over(connection: AsyncConnection, lease: Row[Any]) -> None:
-    """Fences out a writer whose claim has run out. Raises Held."""
-    if lease.run_id is not None or lease.claimed_ms > time.time() * 1000 - UPDATE_CLAIM_MS:
-        raise Held(f"Thread {lease.thread_id} is held by another writer; try again when its run has ended.")
-    of_thread = thread_leases.c.thread_id == lease.thread_id
-    await connection.execute(update(thread_leases).where(of_thread).values(epoch=lease.epoch + 1, holder=None))
 
 
 def _copied(row: dict[str, Any], new_id: str, now: datetime) -> dict[str, Any]:

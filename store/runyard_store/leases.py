@@ -4,6 +4,9 @@ A claim is a compare-and-set that raises the epoch; every transaction that write
 A run keeps the lease from its first attempt's claim until it ends, whatever happens to its pods in between.
 """
 
+import asyncio
+import random
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -22,6 +25,9 @@ from runyard_store.together import Together, bind, parameters
 
 UPDATE_CLAIM_MS = 30_000
 """How long a claim that isn't a run's holds others off; its writer is fenced, not trusted, after that."""
+
+_RETRY_SECONDS = (0.005, 0.05)
+"""Between two tries to get a lease that is held for moments; random, so that those who wait don't meet again."""
 
 Outcome = Literal["started", "mine", "terminal"]
 
@@ -98,30 +104,41 @@ async def claim_run(db: Database, *, run_id: str, attempt: int, holder: str, now
     return Claim(outcome, run, lease.epoch + 1, pre_run, resume, head_ms)
 
 
-async def claim_thread(db: Database, thread_id: str, holder: str, now_ms: int) -> int:
+async def claim_thread(db: Database, thread_id: str, holder: str, now_ms: int, *, patience_s: float = 0) -> int:
     """Claims a thread for a writer that is no run (update state) and returns the epoch; `release` gives it back.
 
-    Raises NotFound, Held (an unfinished run or another writer has it), Unavailable.
+    Such writers hold it for moments, so one is waited for, `patience_s` seconds in all; a run isn't. Raises NotFound,
+    Held (an unfinished run or another writer has it), Unavailable.
     """
+    began = time.monotonic()
+    while True:
+        waited = time.monotonic() - began
+        epoch = await _take(db, thread_id, holder, now_ms + int(waited * 1000))
+        if epoch is not None:
+            return epoch
+        async with db.read() as connection:
+            row = (await connection.execute(_HELD_BY, {"of_thread": thread_id})).one_or_none()
+        if row is None:
+            raise NotFound(f"Thread with ID {thread_id} not found.")
+        if row.holder is not None and (row.run_id is not None or waited >= patience_s):
+            end = "its run has ended" if row.run_id else "that one is done"
+            raise Held(f"Thread {thread_id} is held by another writer; try again when {end}.", holder=row.holder)
+        await asyncio.sleep(random.uniform(*_RETRY_SECONDS))
+
+
+async def _take(db: Database, thread_id: str, holder: str, now_ms: int) -> int | None:
+    free = thread_leases.c.holder.is_(None) | (
+        thread_leases.c.run_id.is_(None) & (thread_leases.c.claimed_ms <= now_ms - UPDATE_CLAIM_MS)
+    )
+    take = (
+        update(thread_leases)
+        .where(thread_leases.c.thread_id == thread_id, free)
+        .values(epoch=thread_leases.c.epoch + 1, holder=holder, run_id=None, attempt=0, claimed_ms=now_ms)
+        .returning(thread_leases.c.epoch)
+    )
     async with db.single() as connection:
-        free = thread_leases.c.holder.is_(None) | (
-            thread_leases.c.run_id.is_(None) & (thread_leases.c.claimed_ms <= now_ms - UPDATE_CLAIM_MS)
-        )
-        take = (
-            update(thread_leases)
-            .where(thread_leases.c.thread_id == thread_id, free)
-            .values(epoch=thread_leases.c.epoch + 1, holder=holder, run_id=None, attempt=0, claimed_ms=now_ms)
-            .returning(thread_leases.c.epoch)
-        )
         epoch: int | None = (await connection.execute(take)).scalar_one_or_none()
-    if epoch is not None:
-        return epoch
-    async with db.read() as connection:
-        held = select(thread_leases.c.holder).where(thread_leases.c.thread_id == thread_id)
-        row = (await connection.execute(held)).one_or_none()
-    if row is None:
-        raise NotFound(f"Thread with ID {thread_id} not found.")
-    raise Held(f"Thread {thread_id} is held by another writer; try again when its run has ended.", holder=row.holder)
+    return epoch
 
 
 async def release(db: Database, thread_id: str, epoch: int) -> None:
@@ -189,6 +206,9 @@ async def _write_claim(
     await _WRITE.execute(db.kind, connection, values)
 
 
+_HELD_BY = select(thread_leases.c.holder, thread_leases.c.run_id).where(
+    thread_leases.c.thread_id == bindparam("of_thread")
+)
 _LEASE_COLUMNS = ("epoch", "run_id", "attempt", "holder", "claimed_ms", "last_base", "pre_run")
 _lower = runs.alias("lower_runs")
 _LOCK = (

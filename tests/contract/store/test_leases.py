@@ -155,3 +155,34 @@ async def test_claims_and_writes_at_once_never_let_a_stale_write_through(db: Dat
     seen = len(await event_log.read(db, run.run_id))
     landed = [n for n in await asyncio.gather(*writes) if n]
     assert len(landed) == seen == len(await event_log.read(db, run.run_id))
+
+
+async def test_simultaneous_updates_of_one_thread_take_turns(db: Database) -> None:
+    thread_id = (await create_thread(db, thread_id=str(uuid4()), user_id=USER, metadata={}, now=NOW)).thread_id
+    inside = 0
+
+    async def write(n: int) -> int:
+        nonlocal inside
+        epoch = await claim_thread(db, thread_id, f"update {n}", NOW_MS, patience_s=30)
+        inside += 1
+        assert inside == 1
+        assert await check(db, thread_id, epoch)
+        inside -= 1
+        await release(db, thread_id, epoch)
+        return epoch
+
+    epochs = await asyncio.gather(*(write(n) for n in range(20)))
+    assert len(set(epochs)) == 20
+
+
+async def test_an_update_waits_for_another_one_only_so_long_and_for_a_run_not_at_all(db: Database) -> None:
+    run = await stored_run(db)
+    epoch = await claim_thread(db, run.thread_id, "update", NOW_MS)
+    with pytest.raises(Held, match="when that one is done"):
+        await claim_thread(db, run.thread_id, "another", NOW_MS, patience_s=0.05)
+    await release(db, run.thread_id, epoch)
+    await claimed(db, run)
+    with pytest.raises(Held, match="when its run has ended"):
+        await asyncio.wait_for(claim_thread(db, run.thread_id, "another", NOW_MS, patience_s=600), 60)
+    with pytest.raises(NotFound):
+        await claim_thread(db, str(uuid4()), "another", NOW_MS, patience_s=600)

@@ -168,5 +168,5 @@ async def test_what_can_be_copied(db: Database, savers: Checkpointers) -> None:
     await finish_run(db, finish_of(claim))
     await claim_thread(db, source, "an update that died", NOW_MS)
     copy = str(uuid4())
-    await copy_thread(db, source, USER, copy, NOW)
+    await copy_thread(db, source, USER, copy, later(60))
     assert len(await reading(savers, copy)) == len(await reading(savers, source))

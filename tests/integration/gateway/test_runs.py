@@ -269,6 +269,21 @@ async def test_a_thread_that_no_graph_has_touched_cant_be_updated_unless_it_name
     assert (await sdk.threads.get_state(named))["values"] == {"log": ["x"]}
 
 
+async def test_simultaneous_updates_of_a_state_all_count_and_a_run_keeps_them_out(
+    sdk: LangGraphClient, thread: str
+) -> None:
+    await sdk.runs.wait(thread, "stub", input=LOG)
+    names = {f"update {n}" for n in range(20)}
+    await asyncio.gather(*(sdk.threads.update_state(thread, {"log": [name]}, as_node="echo") for name in names))
+    state: Any = await sdk.threads.get_state(thread)
+    assert names <= set(state["values"]["log"])
+    run = await sdk.runs.create(thread, "slow", input={"seconds": 30})
+    await until(sdk, thread, run["run_id"], "running")
+    with pytest.raises(ConflictError, match="when its run has ended"):
+        await sdk.threads.update_state(thread, {"log": ["too late"]})
+    await sdk.runs.cancel(thread, run["run_id"], wait=True)
+
+
 REFUSALS: dict[str, tuple[dict[str, Any], int, str]] = {
     "an unknown graph": ({"assistant_id": "nope"}, 422, "Graph 'nope' not found. Expected one of: approval,"),
     "an assistant nobody has": ({"assistant_id": str(uuid4())}, 404, "Thread or assistant not found."),

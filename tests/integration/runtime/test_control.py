@@ -2,6 +2,8 @@
 
 import asyncio
 import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,22 @@ from runyard_store.runs import get_run
 
 async def _hear(pod: Pod, run_id: str, *, over: bool = True) -> RunHeld:
     """Waits on the status stream until it says that the run is over, or anything of it."""
-    async for message in pod.client.status():
-        for run in message.runs:
-            if run.run_id == run_id and (not over or run.state.finished or run.given_up):
-                return run
+    return await _first_of(pod.client.status(), run_id, over=over)
+
+
+async def _hear_from_now(pod: Pod, run_id: str) -> asyncio.Task[RunHeld]:
+    """Listens from the next snapshot on for the run's end: a run that is given up isn't in any later snapshot."""
+    messages = pod.client.status()
+    assert run_id in {run.run_id for run in (await anext(messages)).runs}
+    return asyncio.create_task(_first_of(messages, run_id, over=True))
+
+
+async def _first_of(messages: AsyncGenerator[StatusMessage, None], run_id: str, *, over: bool) -> RunHeld:
+    async with aclosing(messages):
+        async for message in messages:
+            for run in message.runs:
+                if run.run_id == run_id and (not over or run.state.finished or run.given_up):
+                    return run
     raise AssertionError("the status stream ended")
 
 
@@ -200,12 +214,13 @@ async def test_a_newer_attempt_elsewhere_fences_the_old_one(pod: Pod, tmp_path: 
     await pod.start(run)
     await pod.until_event(run, "updates", b'"a"')
     await pod.until_logged(run)
+    hearing = await _hear_from_now(pod, run.run_id)
     async with started_pod(pod.settings.database_url, tmp_path) as other:
         assert (await other.start(run, attempt=2)).started
         gate.touch()
-        heard = await _hear(pod, run.run_id) if pod.runtime.registry.running() else None
+        heard = await hearing
         ended = await other.end_of(run)
-        assert heard is None or (heard.given_up, heard.state) == ("fenced", RunState.RUNNING)
+        assert (heard.given_up, heard.state) == ("fenced", RunState.RUNNING)
         assert (await anext(pod.client.status())).runs == ()
     assert (ended.run.status, ended.run.attempt) == (RunState.SUCCESS, 2)
     assert ended.thread.values["log"] == ["a", "through", "z"]
@@ -233,14 +248,14 @@ async def test_a_draining_pod_hands_its_runs_over_at_a_step_boundary(database_ur
         run = await pod.create("gated", input={"log": [], "gate": str(gate)}, stream_mode=["updates"])
         await pod.start(run)
         await pod.until_event(run, "updates", b'"a"')
+        hearing = await _hear_from_now(pod, run.run_id)
         draining = asyncio.create_task(pod.runtime.drain())
         await asyncio.sleep(0)
         with pytest.raises(Draining):
             await pod.start(await pod.create("steps", input={}))
         gate.touch()
-        heard = await _hear(pod, run.run_id) if pod.runtime.registry.running() else None
+        assert (await hearing).given_up == "drained"
         await draining
-        assert heard is None or heard.given_up == "drained"
         async with started_pod(database_url, tmp_path) as other:
             assert (await other.start(run, attempt=2)).started
             ended = await other.end_of(run)

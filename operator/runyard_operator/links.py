@@ -85,12 +85,14 @@ class PodLink:
         return self.connected and not leaving and not self.slots.spent
 
     def hold(self, run: RunHeld, at: float) -> None:
-        """Notes a run that the pod reported, by stream or as an answer; an older attempt changes nothing."""
+        """Notes a run that the pod reported, by stream or as an answer, which ends its reservation; an older attempt
+        changes nothing."""
         known = self.held.get(run.run_id)
         if known is not None and (known.attempt > run.attempt or (known.state.finished and not run.state.finished)):
             return
         self.held[run.run_id] = run
         self.noted[run.run_id] = at
+        self.slots.reserved.discard(run.run_id)
         self._count(run)
 
     def drop(self, run_id: str) -> None:
@@ -225,8 +227,9 @@ class Links:
         return min(unheard) + timedelta(seconds=HOLD_SECONDS) if unheard else None
 
     def unusable_since(self, agent: Key) -> datetime | None:
-        """Since when no pod of the Agent takes runs (at the earliest: since this operator began); None if one does."""
-        if any(link.usable for link in self.of_agent(agent)):
+        """Since when no pod of the Agent takes runs (at the earliest: since this operator began); None if one does, or
+        if pods that took what they may are at work: then a run waits for a slot as in any queue."""
+        if any(link.usable or (link.connected and link.slots.spent) for link in self.of_agent(agent)):
             return None
         return self._unusable_since.get(agent, self._began)
 

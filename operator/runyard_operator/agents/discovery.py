@@ -1,6 +1,6 @@
 """What the pods of a template serve, kept in the database so that it is known while none is up. Called by `reconcile`.
 
-Each start of a pod is asked once: under the same tag an image may be another by then.
+A pod is asked when none of its template was lately: under the same tag an image may be another by then.
 """
 
 import asyncio
@@ -20,10 +20,9 @@ ASK_SECONDS = 10.0
 log = structlog.get_logger()
 
 
-def untold(links: Iterable[PodLink], hash8: str, asked: set[str]) -> PodLink | None:
-    """A pod of the template that hasn't been asked since it started; None if there is none."""
-    fresh = (link for link in links if link.connected and link.graphs and link.pod.hash8 == hash8)
-    return next((link for link in fresh if link.boot_id not in asked), None)
+def speaking(links: Iterable[PodLink], hash8: str) -> PodLink | None:
+    """A pod of the template that can be asked; None if there is none."""
+    return next((link for link in links if link.connected and link.graphs and link.pod.hash8 == hash8), None)
 
 
 async def discover(world: World, agent: Agent, link: PodLink) -> None:

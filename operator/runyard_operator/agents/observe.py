@@ -21,12 +21,12 @@ from runyard_operator.world import World
 @dataclass
 class AgentMemory:
     """Kept between two looks at an Agent, lost with the process without harm. `starts` by template hash; `demand` None
-    before the first look; `discovered`: the template whose graphs are kept; `asked`: boots of pods that told theirs."""
+    before the first look; `discovered`: the template whose graphs a pod told at `told_at`."""
 
     starts: dict[str, Starts] = field(default_factory=dict)
     demand: Demand | None = None
     discovered: str | None = None
-    asked: set[str] = field(default_factory=set)
+    told_at: datetime | None = None
     written: datetime | None = None
 
 

@@ -2,6 +2,7 @@
 when nothing of it is left. Handles Agent keys."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import structlog
 
@@ -14,7 +15,7 @@ from runyard_kube import errors as kube
 from runyard_kube.client import Selection
 from runyard_kube.resources import AGENTS, PODS
 from runyard_operator.agents.decide import decide
-from runyard_operator.agents.discovery import discover, untold
+from runyard_operator.agents.discovery import discover, speaking
 from runyard_operator.agents.manifests import hash_of
 from runyard_operator.agents.model import AgentPlan
 from runyard_operator.agents.observe import AgentMemory, observe
@@ -24,6 +25,8 @@ from runyard_operator.workqueue import Key
 from runyard_operator.world import World, thread_of
 
 ASK_AGAIN_SECONDS = 5.0
+TOLD = timedelta(minutes=10)
+"""How long what a pod told is taken for what the next pods serve."""
 LEAVING_SECONDS = 1.0
 """How soon a deleted Agent whose pods seem gone is looked at again when the API server still has one."""
 
@@ -116,9 +119,10 @@ def _tell_graphs(world: World, before: Agent, after: Agent) -> None:
 
 
 async def _discover(world: World, kept: AgentMemory, agent: Agent) -> float | None:
-    """Has a pod that just began to speak tell what it serves; the next look knows it."""
+    """Has a pod tell what the template serves, unless one did a while ago; the next look knows it."""
     hash8, key = hash_of(agent.spec), Key(agent.metadata.namespace, agent.metadata.name)
-    link = untold(world.links.of_agent(key), hash8, kept.asked)
+    known = kept.discovered == hash8 and kept.told_at is not None and world.now() - kept.told_at < TOLD
+    link = None if known else speaking(world.links.of_agent(key), hash8)
     if link is None:
         return None
     try:
@@ -126,8 +130,7 @@ async def _discover(world: World, kept: AgentMemory, agent: Agent) -> float | No
     except Unavailable as error:
         log.warning("graphs can't be kept", agent=agent.metadata.name, why=error.detail)
         return ASK_AGAIN_SECONDS
-    kept.discovered = hash8
-    kept.asked.add(link.boot_id)
+    kept.discovered, kept.told_at = hash8, world.now()
     return 0.0
 
 

@@ -296,3 +296,30 @@ def test_a_pod_that_took_as_many_runs_as_it_may_takes_no_more() -> None:
         assert (stage.link.usable, stage.agents) == (False, [AGENT])
 
     play(scenario)
+
+
+def test_a_run_that_a_pod_reports_needs_no_reservation_any_more() -> None:
+    async def scenario() -> None:
+        stage = Woken()
+        stage.pod.say("snapshot")
+        await stage.later()
+        assert stage.links.reserve(AGENT, THREAD_KEY, "r1") is stage.link
+        stage.pod.say("run", held("r1"))
+        await stage.later()
+        assert (stage.link.slots.reserved, stage.link.slots.busy) == (set(), 1)
+        stage.pod.say("run", held("r1", RunState.SUCCESS))
+        await stage.later()
+        assert stage.link.slots.busy == 0
+
+    play(scenario)
+
+
+def test_behind_pods_that_took_what_they_may_a_run_waits_as_in_any_queue() -> None:
+    async def scenario() -> None:
+        stage = Woken()
+        stage.pod.say("snapshot", held("r1"), left=0)
+        await stage.later()
+        assert not stage.link.usable
+        assert stage.links.unusable_since(AGENT) is None
+
+    play(scenario)

@@ -22,10 +22,14 @@ DROPPED = (
 MINUTES = 15
 
 
+def version() -> str:
+    """Return what names the base: the suite and a hash of the recipe."""
+    return f"{SUITE}-{hashlib.sha256(repr((SUITE, PACKAGES, DROPPED)).encode()).hexdigest()[:12]}"
+
+
 def base_archive(cache: Path) -> Path:
     """Return the base as a plain tar of a root file system; makes it when the cache has none (about a minute)."""
-    recipe = hashlib.sha256(repr((SUITE, PACKAGES, DROPPED)).encode()).hexdigest()[:12]
-    archive = cache / f"base-{SUITE}-{recipe}.tar"
+    archive = cache / f"base-{version()}.tar"
     if not archive.exists():
         _refuse_without_rights()
         cache.mkdir(parents=True, exist_ok=True)

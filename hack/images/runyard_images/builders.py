@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runyard_images.base import base_archive
+from runyard_images.base import base_archive, version
 from runyard_images.errors import ImagesError
 from runyard_images.hostconfig import write_secrets
 from runyard_images.settings import BASE
 from runyard_images.shell import run, succeeds, timed
 
 BUILD_SECONDS = 1800
-LOCAL_BASE = "localhost/runyard-base:bookworm"
+LOCAL_BASE = f"localhost/runyard-base:{version()}"
+"""The base made here; another recipe has another name, so that an old base is never taken for it."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,18 @@ class Buildah(Builder):
                     f"buildah has no image {base} in {self.storage}; load one by `buildah pull` with --root."
                 )
             run([*self.command, "tag", base, BASE], timeout=60)
-        elif not self.image_id(BASE):
-            archive = base_archive(self.cache)
-            with timed("base: import"):
-                container = run([*self.command, "from", "scratch"], timeout=60).strip()
-                run([*self.command, "add", "--quiet", container, archive, "/"], timeout=300)
-                run([*self.command, "config", "--cmd", "bash", container], timeout=60)
-                run([*self.command, "commit", "--quiet", "--rm", container, BASE], timeout=600)
+        else:
+            if not self.image_id(LOCAL_BASE):
+                self._import_base()
+            run([*self.command, "tag", LOCAL_BASE, BASE], timeout=60)
+
+    def _import_base(self) -> None:
+        archive = base_archive(self.cache)
+        with timed("base: import"):
+            container = run([*self.command, "from", "scratch"], timeout=60).strip()
+            run([*self.command, "add", "--quiet", container, archive, "/"], timeout=300)
+            run([*self.command, "config", "--cmd", "bash", container], timeout=60)
+            run([*self.command, "commit", "--quiet", "--rm", container, LOCAL_BASE], timeout=600)
 
     def image_id(self, reference: str) -> str:
         return run(

@@ -24,6 +24,7 @@ from runyard_store.database import open_database
 
 DATABASE_CONNECTIONS = 20
 SHUTDOWN_SECONDS = 20
+IDLE_CONNECTION_SECONDS = 75  # longer than clients and load balancers keep one: they close it, never we while they send
 """How long requests that are no streams may take to end after a stop."""
 
 
@@ -81,6 +82,7 @@ async def serve(settings: ServerSettings) -> None:
             log_config=None,
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         )
         server = Server(config)
         stop_on_signals(server, stopping)

@@ -11,7 +11,6 @@ from runyard_gateway.failures import sentence
 from runyard_gateway.ids import uuid7
 from runyard_gateway.paging import page
 from runyard_gateway.routes.runs import modes_of
-from runyard_gateway.settings import read_environment
 from runyard_gateway.state import before_of, checkpoint_of
 
 MODES: dict[str, tuple[list[str], list[str]]] = {
@@ -131,51 +130,3 @@ def test_validation_errors_become_one_sentence(body: dict[str, Any], words: str)
         RunCreate.model_validate(body)
     errors = [{**e, "loc": ("body", *e["loc"])} for e in refused.value.errors()]
     assert sentence(errors).startswith(words), sentence(errors)
-
-
-WHOLE = {
-    "RUNYARD_DATABASE_URL": "postgresql://db/runyard",
-    "RUNYARD_AGENTS_NAMESPACE": "agents",
-    "RUNYARD_TOKEN_KEY_FILE": "/key",
-}
-
-
-def test_settings_have_defaults() -> None:
-    settings = read_environment(WHOLE)
-    assert (settings.port, settings.app.auth, settings.app.cors_origins, settings.app.heartbeat_seconds) == (
-        8000,
-        "api-key",
-        ("*",),
-        5.0,
-    )
-
-
-def test_settings_are_read() -> None:
-    more = {"RUNYARD_PORT": "9", "RUNYARD_AUTH": "none", "RUNYARD_CORS_ORIGINS": "https://a, https://b"}
-    seconds = {"RUNYARD_HEARTBEAT_SECONDS": "0.5", "RUNYARD_TEMPORARY_THREAD_SECONDS": "300"}
-    settings = read_environment({**WHOLE, **more, **seconds})
-    assert settings.app.temporary_thread_seconds == 300
-    assert (settings.port, settings.app.auth, settings.app.cors_origins, settings.app.heartbeat_seconds) == (
-        9,
-        "none",
-        ("https://a", "https://b"),
-        0.5,
-    )
-
-
-BAD_SETTINGS = {
-    "no database": ("RUNYARD_DATABASE_URL", ""),
-    "no namespace": ("RUNYARD_AGENTS_NAMESPACE", " "),
-    "a port that is no number": ("RUNYARD_PORT", "x"),
-    "a port out of range": ("RUNYARD_PORT", "70000"),
-    "another way to authenticate": ("RUNYARD_AUTH", "magic"),
-    "no heartbeat": ("RUNYARD_HEARTBEAT_SECONDS", "0"),
-    "threads that go before those who wait have read them": ("RUNYARD_TEMPORARY_THREAD_SECONDS", "5"),
-    "no origins": ("RUNYARD_CORS_ORIGINS", ","),
-}
-
-
-@pytest.mark.parametrize(("name", "value"), BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
-def test_bad_settings_stop_the_start_naming_the_variable(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        read_environment({**WHOLE, name: value})

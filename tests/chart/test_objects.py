@@ -56,9 +56,12 @@ def test_the_migration_is_no_hook_and_a_new_job_in_every_revision(helm: Helm) ->
     assert plain["metadata"]["name"] != other["metadata"]["name"]
 
 
-def test_one_operator_at_a_time(rendered: Rendered) -> None:
-    spec = of_kind(rendered, "Deployment")["runyard-operator"]["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_operators_elect_by_the_lease_of_the_release(rendered: Rendered) -> None:
+    (lease,) = of_kind(rendered, "Lease").values()
+    (container,) = of_kind(rendered, "Deployment")["runyard-operator"]["spec"]["template"]["spec"]["containers"]
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert environment["RUNYARD_LEASE_NAME"] == lease["metadata"]["name"]
+    assert environment["RUNYARD_AGENTS_NAMESPACE"] == lease["metadata"]["namespace"]
 
 
 def test_every_value_reaches_the_objects_it_is_for(helm: Helm) -> None:

@@ -73,13 +73,19 @@ def test_selectors_match_the_pods_and_no_two_parts_share_one(rendered: Rendered)
     assert len(selectors) == len(set(selectors))
 
 
-def test_replicas_spread_over_nodes_and_zones(rendered: Rendered) -> None:
-    pod = pods(rendered)["Deployment/runyard-gateway"]
+@pytest.mark.parametrize("service", ["gateway", "operator"])
+def test_replicas_spread_over_nodes_and_zones(rendered: Rendered, service: str) -> None:
+    pod = pods(rendered)[f"Deployment/runyard-{service}"]
     spread = {found["topologyKey"]: found for found in pod["topologySpreadConstraints"]}
     assert spread.keys() == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
     for found in spread.values():
         assert (found["maxSkew"], found["whenUnsatisfiable"]) == (1, "ScheduleAnyway")
-        assert found["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "gateway"
+        assert found["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == service
+
+
+def test_an_upgrade_never_leaves_fewer_operators(rendered: Rendered) -> None:
+    (found,) = [o for o in rendered if o["kind"] == "Deployment" and o["metadata"]["name"] == "runyard-operator"]
+    assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_an_upgrade_never_leaves_fewer_gateways_and_each_leaves_slowly(rendered: Rendered) -> None:
@@ -91,9 +97,11 @@ def test_an_upgrade_never_leaves_fewer_gateways_and_each_leaves_slowly(rendered:
     assert left > SHUTDOWN_SECONDS
 
 
-def test_nodes_are_drained_one_gateway_at_a_time(rendered: Rendered) -> None:
-    budgets = {o["metadata"]["name"]: o["spec"] for o in rendered if o["kind"] == "PodDisruptionBudget"}
-    assert budgets["runyard-gateway"]["maxUnavailable"] == 1
+def test_nodes_are_drained_one_gateway_and_one_operator_at_a_time(rendered: Rendered) -> None:
+    budgets = {
+        o["metadata"]["name"]: o["spec"]["maxUnavailable"] for o in rendered if o["kind"] == "PodDisruptionBudget"
+    }
+    assert budgets == {"runyard-gateway": 1, "runyard-operator": 1}
 
 
 def test_placement_reaches_every_pod_of_its_part(helm: Helm) -> None:

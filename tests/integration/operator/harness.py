@@ -37,9 +37,10 @@ KEY = "k" * 64
 class OperatorProcess:
     """`python -m runyard_operator`, as a container would run it."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, *, name: str = "first") -> None:
         self.port = free_port()
-        self._environment = environment | {"RUNYARD_PROBE_PORT": str(self.port)}
+        self.name = name
+        self._environment = environment | {"RUNYARD_PROBE_PORT": str(self.port), "RUNYARD_POD_NAME": name}
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 
@@ -51,6 +52,18 @@ class OperatorProcess:
             )
         async with httpx.AsyncClient() as http:
             await until(lambda: self._ready(http), "the operator is ready", START_PATIENCE)
+
+    def twin(self, name: str) -> "OperatorProcess":
+        """Another one with the same settings, not started."""
+        return OperatorProcess(self._environment, self._log.with_suffix(f".{name}.log"), name=name)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def said(self) -> str:
+        """All it has logged."""
+        return self._log.read_text()
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ends it and returns its exit code."""

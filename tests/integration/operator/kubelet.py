@@ -57,7 +57,7 @@ class Kubelet:
     def __init__(self, kube: KubeClient, namespace: str, database_url: str) -> None:
         self.machines: dict[str, Machine] = {}
         self.started = 0
-        self._kube, self._namespace, self._database_url = kube, namespace, database_url
+        self._kube, self._namespace, self.database_url = kube, namespace, database_url
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: list[str] = []
 
@@ -116,7 +116,7 @@ class Kubelet:
     async def _boot(self, name: str, port: int, container: Manifest) -> None:
         env = {one["name"]: one.get("value", "") for one in container["env"]}
         settings = Settings(
-            database_url=self._database_url,
+            database_url=self.database_url,
             config=PROJECT,
             slots=int(env["RUNYARD_SLOTS"]),
             max_runs=int(env["RUNYARD_MAX_RUNS"]),

@@ -33,8 +33,9 @@ class DemoError(Exception):
 
 @contextlib.contextmanager
 def dev_server(state: Path) -> Iterator[str]:
-    """Runs `runyard dev --json` on a free port; gives its URL once it answers, stops it at the end."""
-    command = [sys.executable, "-m", "runyard_cli", "dev", "--json", "--port", "0", "--state", str(state)]
+    """Runs `runyard dev --json` on a free port; gives its URL once it answers, stops it at the end. Other people of
+    this machine can't call it: it wants the token of its state folder."""
+    command = [sys.executable, "-m", "runyard_cli", "dev", "--json", "--token", "--port", "0", "--state", str(state)]
     command += ["--config", str(ROOT / "examples" / "hello" / "langgraph.json")]
     log = state.parent / "dev.log"
     with log.open("w") as errors:
@@ -50,18 +51,18 @@ def dev_server(state: Path) -> Iterator[str]:
 
 
 def _url(process: subprocess.Popen[str], log: Path) -> str:
-    """Reads the first line that `runyard dev` prints: it says where it listens."""
+    """Reads what `runyard dev` prints until it says where it listens."""
     assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        process.wait(timeout=15)
-        raise DemoError(f"'runyard dev' did not start. {log.read_text().strip()}")
-    return str(json.loads(line)["url"])
+    for line in process.stdout:
+        if (said := json.loads(line))["event"] == "started":
+            return str(said["url"])
+    process.wait(timeout=15)
+    raise DemoError(f"'runyard dev' did not start. {log.read_text().strip()}")
 
 
-async def show_run(url: str) -> list[dict[str, Any]]:
+async def show_run(url: str, token: str) -> list[dict[str, Any]]:
     """Streams one run and prints each event as it arrives; gives the messages of the final state."""
-    client = get_client(url=url, api_key=None)
+    client = get_client(url=url, api_key=token)
     thread = await client.threads.create()
     console.print(Text.assemble(("you    ", "bold"), QUESTION))
     question: dict[str, Any] = {"messages": [{"role": "user", "content": QUESTION}]}
@@ -149,9 +150,12 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="runyard-demo-") as folder:
             console.print(Rule("Runyard demo: one run of examples/hello", style="dim"))
-            with dev_server(Path(folder) / "state") as url:
+            state = Path(folder) / "state"
+            with dev_server(state) as url:
                 console.print(Text.assemble(("server ", "bold"), f"runyard dev at {url}"))
-                messages = asyncio.run(asyncio.wait_for(show_run(url), RUN_SECONDS))
+                messages = asyncio.run(
+                    asyncio.wait_for(show_run(url, (state / "token").read_text().strip()), RUN_SECONDS)
+                )
             show_end(messages)
     except DemoError as error:
         console.print(f"\nThe demo failed. {error}", style="red", markup=False, soft_wrap=True)

@@ -48,13 +48,9 @@ def dev(
         "langgraph.json"
     ),
     host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address to listen on. Given, requests for any host name are answered; "
-            "by default only those for localhost.  [default: 127.0.0.1]",
-        ),
-    ] = None,
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on; beyond this machine callers need the token."),
+    ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.", min=0, max=65535)
     ] = 2024,
@@ -63,6 +59,22 @@ def dev(
     ] = Path(".runyard"),
     slots: Annotated[int, typer.Option(metavar="N", help="Runs executed at the same time.", min=1, max=1000)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")] = False,
+    token: Annotated[
+        bool, typer.Option("--token", help="Answer only who sends the token in the state folder's file 'token'.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Another host name to answer for, beside localhost. May be repeated."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Whose pages may call, such as https://app.example, beside localhost's. May be repeated.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print details, and whole tracebacks.")] = False,
 ) -> None:
     """Serve a LangGraph project on this machine.
 
@@ -72,7 +84,22 @@ def dev(
     from runyard_cli.embedded.options import Options
     from runyard_cli.embedded.serve import serve
 
-    serve(Options(config=config, host=host, port=port, state=state, slots=slots, as_json=as_json))
+    if quiet and verbose:
+        raise typer.BadParameter("--quiet and --verbose contradict each other")
+    serve(
+        Options(
+            config=config,
+            host=host,
+            port=port,
+            state=state,
+            slots=slots,
+            as_json=as_json,
+            token=token,
+            allow_hosts=tuple(allow_host or ()),
+            allow_origins=tuple(allow_origin or ()),
+            detail="quiet" if quiet else "verbose" if verbose else "normal",
+        )
+    )
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # not a return: that would wait for threads of sync graph code, which nothing can stop

@@ -2,15 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+Detail = Literal["quiet", "normal", "verbose"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the person asked for. `host` None: loopback, and only requests that name it; `port` 0: a free one."""
+    """What the person asked for. `port` 0: a free one. `token`: callers must send it, also on the loopback.
+    `allow_hosts` and `allow_origins`: beside those of the loopback. `detail`: how much is printed."""
 
     config: Path
-    host: str | None
+    host: str
     port: int
     state: Path
     slots: int
-    as_json: bool
+    as_json: bool = False
+    token: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    detail: Detail = "normal"

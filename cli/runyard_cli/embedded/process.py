@@ -6,25 +6,29 @@ stopped the other way round.
 
 import asyncio
 import contextlib
+import ipaddress
 import signal
-import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import structlog
 import uvloop
 
+from runyard_cli.embedded.console_logs import report_logs
 from runyard_cli.embedded.dispatcher import Dispatcher
-from runyard_cli.embedded.hosts import LoopbackHostsOnly
+from runyard_cli.embedded.guard import Guard, Rules
 from runyard_cli.embedded.options import Options
 from runyard_cli.embedded.report import Report, Started
 from runyard_cli.embedded.requests import ReportRequests
 from runyard_cli.embedded.rows import StoredRows
-from runyard_cli.embedded.server import bind, quiet_uvicorn, served
+from runyard_cli.embedded.server import bind, served
+from runyard_cli.embedded.token_file import NAME as TOKEN_FILE
+from runyard_cli.embedded.token_file import state_token
 from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.ports import AgentView
@@ -45,38 +49,61 @@ DRAIN_SECONDS = 5.0
 STOP_GRACE_SECONDS = 2.0
 
 
-def run(options: Options, project: Project, state: Path, report: Report, *, after_kill: bool) -> None:
-    """Runs until SIGINT or SIGTERM. `after_kill`: the process before didn't end by itself.
+@dataclass(frozen=True)
+class Start:
+    """`began` by the monotonic clock. `after_kill`: the process before didn't end by itself."""
 
-    Raises CommandError, ProjectError or a RunyardError when it can't start.
-    """
-    configure_logs(as_json=options.as_json)
+    began: float
+    after_kill: bool
+
+
+def run(options: Options, project: Project, state: Path, report: Report, start: Start) -> None:
+    """Runs until SIGINT or SIGTERM. Raises CommandError, ProjectError or a RunyardError when it can't start."""
+    report_logs(report, options.detail)
     migrate(database_url(state))
     with runtime_socket(state) as socket_path, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, project, state, socket_path, report, after_kill=after_kill))
+        runner.run(_serve(options, project, Folder(state, socket_path), report, start))
 
 
-async def _serve(
-    options: Options, project: Project, state: Path, socket_path: Path, report: Report, *, after_kill: bool
-) -> None:
+@dataclass(frozen=True)
+class Folder:
+    """The state folder, and the runtime's socket in it."""
+
+    state: Path
+    socket: Path
+
+
+async def _serve(options: Options, project: Project, folder: Folder, report: Report, start: Start) -> None:
+    state = folder.state
     stopped = _stop_on_signals(report)
     async with AsyncExitStack() as stack:
         db = await open_database(database_url(state))
         stack.push_async_callback(db.close)
-        if after_kill:
+        if start.after_kill:
             await count_failures(db)
-        listener = stack.enter_context(bind(options.host or "127.0.0.1", options.port))
-        runtime = await stack.enter_async_context(_runtime(options, db, state, socket_path))
+        listener = stack.enter_context(bind(options.host, options.port))
+        runtime = await stack.enter_async_context(_runtime(options, db, state, folder.socket))
         graphs = (await runtime.info()).graphs
         agent = AgentView(AGENT, graphs, True, _now())
         dispatcher = Dispatcher(rows=StoredRows(db, _now), runtime=runtime, agent=agent, report=report)
         stack.push_async_callback(dispatcher.stop)
         deps = Deps(db=db, runs=dispatcher, now=_now, stopping=stopped)
-        await stack.enter_async_context(served(_gateway(options, deps, report), listener))
+        rules = rules_of(options, state, listener.getsockname()[0])
+        app = ReportRequests(Guard(create_app(GatewaySettings(auth="none"), deps), rules), report)
+        await stack.enter_async_context(served(app, listener))
         taken_up = await dispatcher.start()
-        where = {graph: project.graphs.get(graph, "") for graph in graphs}
-        url = _url(listener.getsockname())
-        report.started(Started(version("runyard"), url, where, options.config, state, taken_up))
+        report.started(
+            Started(
+                version("runyard"),
+                _url(listener.getsockname()),
+                {graph: project.graphs.get(graph, "") for graph in graphs},
+                options.config,
+                state,
+                taken_up,
+                time.monotonic() - start.began,
+                token_file=state / TOKEN_FILE if rules.token else None,
+            )
+        )
         await stopped.wait()
 
 
@@ -101,9 +128,18 @@ async def _runtime(options: Options, db: Database, state: Path, socket_path: Pat
         yield RuntimeClient(SOCKET_BASE_URL, token=None, http=http)
 
 
-def _gateway(options: Options, deps: Deps, report: Report) -> ReportRequests:
-    app = create_app(GatewaySettings(auth="none"), deps)
-    return ReportRequests(app if options.host else LoopbackHostsOnly(app), report)
+def rules_of(options: Options, state: Path, address: str) -> Rules:
+    """Who is answered at the address that is listened on: beyond the loopback, those who have the token.
+
+    Raises CommandError when the token's file can't be used.
+    """
+    here = ipaddress.ip_address(address).is_loopback
+    return Rules(
+        hosts=frozenset(name.lower() for name in (*options.allow_hosts, options.host)),
+        addresses=not here,
+        origins=frozenset(origin.rstrip("/") for origin in options.allow_origins),
+        token=state_token(state) if options.token or not here else None,
+    )
 
 
 def _stop_on_signals(report: Report) -> asyncio.Event:
@@ -142,23 +178,6 @@ def runtime_socket(state: Path) -> Iterator[Path]:
 def database_url(state: Path) -> str:
     """The sqlite database in the state folder, as runyard_store takes it."""
     return sqlite_url(state / "runyard.db")
-
-
-def configure_logs(*, as_json: bool) -> None:
-    """Warnings and errors of all parts go to stderr, as lines to read or as JSON."""
-    quiet_uvicorn()
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
-            *([structlog.processors.format_exc_info] if as_json else []),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _url(address: tuple[str, int] | tuple[str, int, int, int]) -> str:

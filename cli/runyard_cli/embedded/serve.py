@@ -5,20 +5,23 @@ Called by `main`. What is checked first needs no heavy import, so that a wrong p
 
 import contextlib
 import sys
+import time
+from importlib.metadata import version
 
 from rich.console import Console
 
 from runyard_api.errors import RunyardError
 from runyard_cli.embedded.lock import owned
 from runyard_cli.embedded.options import Options
-from runyard_cli.embedded.report import JsonLines, Lines, Report
+from runyard_cli.embedded.report import JsonLines, Lines, Quietly, Report
 from runyard_cli.failure import CommandError
 from runyard_runtime.project import ProjectError, read_project
 
 
 def serve(options: Options) -> None:
     """Runs until SIGINT or SIGTERM. Raises CommandError with one sentence when it can't start."""
-    report: Report = JsonLines(Console(file=sys.stdout)) if options.as_json else Lines(Console(highlight=False))
+    began = time.monotonic()
+    report = report_of(options)
     state = options.state.absolute()
     with contextlib.ExitStack() as stack:
         if options.as_json:  # what graphs print must not get between the JSON lines
@@ -26,13 +29,23 @@ def serve(options: Options) -> None:
         try:
             project = read_project(options.config)
             killed = stack.enter_context(owned(state))
-            from runyard_cli.embedded.process import run
+            report.starting(version("runyard"), options.config, project.graphs)
+            from runyard_cli.embedded.process import Start, run
 
-            run(options, project, state, report, after_kill=killed)
+            run(options, project, state, report, Start(began, after_kill=killed))
         except ProjectError as error:
             raise CommandError(sentence(str(error))) from error
         except RunyardError as error:
             raise CommandError(sentence(error.detail)) from error
+
+
+def report_of(options: Options) -> Report:
+    """The report that the person asked for, on stdout."""
+    if options.as_json:
+        report: Report = JsonLines(Console(file=sys.stdout))
+    else:
+        report = Lines(Console(highlight=False), verbose=options.detail == "verbose")
+    return Quietly(report) if options.detail == "quiet" else report
 
 
 def sentence(text: str) -> str:

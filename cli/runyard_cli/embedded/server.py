@@ -1,10 +1,9 @@
-"""The gateway's TCP server in the loop of `process`: the listening socket, and which of uvicorn's errors are shown.
+"""The gateway's TCP server in the loop of `process`, and its listening socket.
 
 Called by `process`.
 """
 
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -44,8 +43,3 @@ def bind(host: str, port: int) -> socket.socket:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         hint = "stop what uses it or choose another with --port (0 takes a free one)"
         raise CommandError(f"Port {port} on {host} can't be used ({reason}); {hint}.") from error
-
-
-def quiet_uvicorn() -> None:
-    """Keeps uvicorn's errors, but not the one that says that streams were cut when the person stopped the server."""
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "timeout graceful shutdown" not in str(record.msg))

@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "runyard_cli", "dev"]
 
 @dataclass
 class Dev:
-    """A `runyard dev` that answers `client`. `started` is the first line it printed."""
+    """A `runyard dev` that answers `client`. `started` is the line that it printed when it did."""
 
     process: asyncio.subprocess.Process
     started: dict[str, Any]
@@ -65,10 +65,12 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         log.close()
         running.append(process)
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
-        assert line, (tmp_path / "dev.log").read_text()
-        started = json.loads(line)
-        clients.append(get_client(url=started["url"], api_key=None))
+        started: dict[str, Any] = {"event": ""}
+        while started["event"] != "started":
+            line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
+            assert line, (tmp_path / "dev.log").read_text()
+            started = json.loads(line)
+        clients.append(get_client(url=started["url"], api_key=token_of(started)))
         return Dev(process, started, clients[-1])
 
     yield begin
@@ -80,11 +82,16 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
             await process.communicate()
 
 
+def token_of(started: dict[str, Any]) -> str | None:
+    """The token that callers of this server must send."""
+    return Path(started["token_file"]).read_text().strip() if started["token_file"] else None
+
+
 async def refused(*options: str) -> str:
-    """Runs `runyard dev`, which has to end by itself with exit code 1 and nothing on stdout; gives its stderr."""
+    """Runs `runyard dev`, which has to end by itself with exit code 1 before it was ready; gives its stderr."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, err = await asyncio.wait_for(process.communicate(), START_SECONDS)
-    assert (process.returncode, out.decode()) == (1, ""), err.decode()
+    assert (process.returncode, "Ready" in out.decode()) == (1, False), err.decode()
     return err.decode()

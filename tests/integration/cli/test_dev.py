@@ -158,14 +158,32 @@ async def test_more_runs_than_slots_all_end(start: Start) -> None:
     assert all("42" in values["messages"][-1]["content"] for values in ended)
 
 
-async def test_another_host_name_is_refused_unless_a_host_was_given(start: Start, tmp_path: Path) -> None:
+async def test_who_may_ask(start: Start, tmp_path: Path) -> None:
     closed = await start()
-    opened = await start("--host", "127.0.0.1", state=tmp_path / "other")
-    async with httpx.AsyncClient(timeout=5) as http:
+    options = ("--host", "0.0.0.0", "--allow-host", "runyard.test", "--allow-origin", "https://app.test")
+    opened = await start(*options, state=tmp_path / "other")
+    url = opened.url.replace("0.0.0.0", "127.0.0.1")
+    token = {"x-api-key": (tmp_path / "other" / "token").read_text().strip()}
+    async with httpx.AsyncClient(timeout=15) as http:
         refused = await http.get(f"{closed.url}/ok", headers={"host": "evil.example"})
         assert (refused.status_code, "evil.example" in refused.json()["detail"]) == (403, True)
         assert (await http.get(f"{closed.url}/ok")).status_code == 200
-        assert (await http.get(f"{opened.url}/ok", headers={"host": "runyard.test"})).status_code == 200
+        assert (await http.post(f"{closed.url}/threads", content=b"{}")).status_code == 415
+        assert (await http.get(f"{url}/ok", headers={"host": "runyard.test"})).status_code == 200
+        assert (await http.post(f"{url}/threads", json={})).status_code == 401
+        asked = {"origin": "https://app.test", "access-control-request-method": "POST"}
+        preflight = await http.options(f"{url}/threads", headers=asked)
+        assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, "*")
+        made = await http.post(f"{url}/threads", json={}, headers=token | {"origin": "https://app.test"})
+        assert made.status_code == 200
+        assert (await http.post(f"{url}/threads", json={}, headers={**token, "origin": "null"})).status_code == 403
+        assert (await http.get(f"{url}/ok", headers={"host": "evil.example"})).status_code == 403
+
+
+async def test_the_sdk_sends_the_token(start: Start) -> None:
+    client = (await start("--token")).client
+    final: Any = await client.runs.wait(None, "hello", input=QUESTION)
+    assert "42" in final["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("folder", ["long" * 20 + "/" + "path" * 20, "what? 100%41 #1"])

@@ -17,6 +17,7 @@ from runyard_cli.main import app
         (["dev", "--port", "70000"], "--port"),
         (["dev", "--slots", "0"], "--slots"),
         (["dev", "--nope"], "--nope"),
+        (["dev", "--quiet", "--verbose"], "contradict"),
         (["nope"], "nope"),
     ],
 )
@@ -29,7 +30,7 @@ def test_a_wrong_argument_is_named_and_ends_with_two(arguments: list[str], said:
 def test_help_names_every_option() -> None:
     result = CliRunner().invoke(app, ["dev", "--help"])
     assert result.exit_code == 0
-    for option in ("--config", "--host", "--port", "--state", "--slots", "--json"):
+    for option in ("--config", "--host", "--port", "--state", "--slots", "--json", "--token", "--quiet", "--verbose"):
         assert option in result.output
 
 

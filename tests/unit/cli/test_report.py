@@ -10,11 +10,21 @@ from rich.console import Console
 from runyard_api.internal import RunError
 from runyard_api.states import RunState, Strategy
 from runyard_cli.embedded.board import Entry
-from runyard_cli.embedded.report import JsonLines, Lines, Started
+from runyard_cli.embedded.report import JsonLines, Lines, Quietly, Started
 
-RUN = Entry("r1", "t1", "hello", 1, Strategy.ENQUEUE, attempt=1, state=RunState.RUNNING)
-FAILED = Entry("r1", "t1", "hello", 1, Strategy.ENQUEUE, state=RunState.ERROR, error=RunError(error="E", message="no"))
-STARTED = Started("1.0", "http://127.0.0.1:1", {"hello": "./g.py:graph"}, Path("langgraph.json"), Path("/s"), 2)
+RUN = Entry(
+    "01a22f74-a060-7dac-811b-ac11e18bb215",
+    "3eba673c-8768-40b1-81c8-04b288b3c1f1",
+    "hello",
+    1,
+    Strategy.ENQUEUE,
+    attempt=1,
+    state=RunState.RUNNING,
+)
+FAILED = replace(RUN, state=RunState.ERROR, error=RunError(error="E", message="no"))
+STARTED = Started(
+    "1.0", "http://127.0.0.1:1", {"hello": "./g.py:graph"}, Path("langgraph.json"), Path("/s"), 2, 1.5, Path("/s/token")
+)
 
 
 def text_report() -> tuple[Lines, io.StringIO]:
@@ -22,10 +32,35 @@ def text_report() -> tuple[Lines, io.StringIO]:
     return Lines(Console(file=out, width=200)), out
 
 
+def test_the_first_line_comes_before_the_graphs_are_imported() -> None:
+    report, out = text_report()
+    report.starting("1.0", Path("langgraph.json"), {"hello": "./g.py:graph", "other": "./o.py:graph"})
+    assert out.getvalue() == "Runyard 1.0  langgraph.json\nImporting hello, other …\n"
+
+
+def test_quietly_says_only_what_went_wrong() -> None:
+    inner, out = text_report()
+    report = Quietly(inner)
+    report.request("GET", "/", 200, 0.1)
+    report.run_started(RUN)
+    report.run_ended(replace(RUN, state=RunState.SUCCESS), 1)
+    assert out.getvalue() == ""
+    report.run_ended(FAILED, 1)
+    assert "E: no" in out.getvalue()
+
+
 def test_the_start_names_graphs_api_docs_and_the_runs_that_go_on() -> None:
     report, out = text_report()
     report.started(STARTED)
-    for word in ("hello", "./g.py:graph", "http://127.0.0.1:1/docs", "/s", "2 unfinished"):
+    for word in (
+        "hello",
+        "./g.py:graph",
+        "http://127.0.0.1:1/docs",
+        "/s",
+        "2 unfinished",
+        "Ready in 1.5 s",
+        "/s/token",
+    ):
         assert word in out.getvalue()
 
 
@@ -34,8 +69,8 @@ def test_a_run_is_one_line_at_its_start_and_one_at_its_end() -> None:
     report.run_started(RUN)
     report.run_ended(FAILED, 1.25)
     started, ended = out.getvalue().splitlines()
-    assert started.endswith("run    hello started  r1")
-    assert ended.endswith("run    hello error after 1.2 s: E: no  r1")
+    assert started.endswith("run    hello started  run e18bb215 thread 88b3c1f1")
+    assert ended.endswith("run    hello error after 1.2 s: E: no  run e18bb215 thread 88b3c1f1")
 
 
 def test_what_comes_from_outside_stays_one_line_without_control_sequences() -> None:

@@ -167,7 +167,7 @@ class Execution:
             return Outcome("fenced")
         if isinstance(error, asyncio.CancelledError) and self._ending():
             return Outcome("drained")
-        _log.info("run failed", error=type(error).__name__)
+        _log.warning("run failed", exc_info=error)
         return Outcome("error", error=error_json(error))
 
     async def _begin(self, graph: AnyGraph, saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> bool:

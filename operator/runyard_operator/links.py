@@ -92,7 +92,6 @@ class PodLink:
             return
         self.held[run.run_id] = run
         self.noted[run.run_id] = at
-        self.slots.reserved.discard(run.run_id)
         self._count(run)
 
     def drop(self, run_id: str) -> None:
@@ -102,9 +101,10 @@ class PodLink:
 
     def _count(self, run: RunHeld) -> None:
         if run.state.finished:
+            self.slots.reserved.discard(run.run_id)
             self.slots.running.discard(run.run_id)
         else:
-            self.slots.running.add(run.run_id)
+            self.slots.run(run.run_id)
 
 
 class Links:
@@ -202,7 +202,7 @@ class Links:
             self.waiting.join(agent, thread)
             return None
         self.waiting.leave(agent, thread)
-        pods[name].slots.reserved.add(run_id)
+        pods[name].slots.reserve(run_id)
         return pods[name]
 
     def release(self, link: PodLink, run_id: str) -> None:

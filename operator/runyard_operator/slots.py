@@ -14,13 +14,15 @@ from runyard_operator.workqueue import Key
 @dataclass
 class PodSlots:
     """Slots of one pod. `full`: it refused a run since it last reported its load. `left`: runs that it may still take,
-    by its own last word and what it took since; None: any number."""
+    by its own last word and what it took since; None: any number. `most`: slots in use at the same time since that was
+    last asked for."""
 
     capacity: int = 0
     running: set[str] = field(default_factory=set)
     reserved: set[str] = field(default_factory=set)
     full: bool = False
     left: int | None = None
+    most: int = 0
 
     @property
     def busy(self) -> int:
@@ -39,6 +41,21 @@ class PodSlots:
     def spent(self) -> bool:
         """It took as many runs as it may."""
         return self.left is not None and self.left <= 0
+
+    def reserve(self, run_id: str) -> None:
+        self.reserved.add(run_id)
+        self.most = max(self.most, self.busy)
+
+    def run(self, run_id: str) -> None:
+        """The pod has the run, which ends its reservation."""
+        self.reserved.discard(run_id)
+        self.running.add(run_id)
+        self.most = max(self.most, self.busy)
+
+    def take_most(self) -> int:
+        """The most slots in use at the same time since the last call."""
+        most, self.most = max(self.most, self.busy), self.busy
+        return most
 
     def took_one(self) -> None:
         """It said that it took a run: one less, until it tells its load again."""

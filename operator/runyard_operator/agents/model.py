@@ -14,8 +14,9 @@ class PodSeen:
     """One pod of the Agent.
 
     `answers_since`: since when its status stream is open; None: it isn't. `usable`: it takes runs. `spent`: it took as
-    many as it may. `stopping`: it says that it drains. `retired`: we give it no new ones. `busy`: slots in use.
-    `needed`: a run that was on it isn't settled yet. `graphs`: what it serves, empty before its first word.
+    many as it may. `stopping`: it says that it drains. `retired`: we give it no new ones. `busy`: slots in use, `most`
+    of them at the same time since the last look. `needed`: a run that was on it isn't settled yet. `graphs`: what it
+    serves, empty before its first word.
     """
 
     pod: PodView
@@ -25,6 +26,7 @@ class PodSeen:
     stopping: bool = False
     retired: bool = False
     busy: int = 0
+    most: int = 0
     needed: bool = False
     graphs: tuple[str, ...] = ()
 

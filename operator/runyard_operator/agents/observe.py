@@ -2,7 +2,7 @@
 went. Called by `reconcile`; no I/O."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from runyard_api.agent import Agent
@@ -75,6 +75,7 @@ def _pod_seen(world: World, pod: PodView) -> PodSeen:
         stopping=link.draining,
         retired=link.retired,
         busy=link.slots.busy,
+        most=link.slots.take_most(),
         needed=needed or bool(link.held),
         graphs=link.graphs,
     )
@@ -95,6 +96,8 @@ def _wanted(world: World, kept: AgentMemory, agent: Agent, seen: tuple[PodSeen, 
     if kept.demand is None:
         kept.demand = Demand()
         kept.demand.note(len(staying), now)
+    # Runs that came and went since the last look needed a pod too.
+    kept.demand.note(desired_pods(spec, replace(load, running=sum(one.most for one in staying)), now), now)
     pods = desired_pods(spec, load, now)
     kept.demand.note(pods, now)
     idle = spec.replicas.idle_seconds

@@ -46,6 +46,18 @@ def test_an_agent_goes_to_zero_and_comes_back_for_a_run() -> None:
     assert len(stage.lives) == 2
 
 
+def test_short_runs_keep_a_pod_though_none_is_at_work_when_somebody_looks() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.add_agent(**ZERO)
+        await stage.play(5)
+        for number in range(20):
+            stage.add_run(f"r{number}", thread=number)
+            await stage.play(8)
+        assert len(stage.lives) == 1
+
+    assert succeeded(on_stage(scene, seconds=0.01), *(f"r{number}" for number in range(20)))
+
+
 def test_a_request_for_graph_code_wakes_an_agent_at_zero() -> None:
     async def scene(stage: Stage) -> None:
         stage.add_agent(**ZERO)

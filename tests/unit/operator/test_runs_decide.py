@@ -73,6 +73,36 @@ ONE = pending()
 LOST = Lost("pod hello-0 was deleted", failure=False)
 CASES: dict[str, tuple[Plan, tuple[Any, ...]]] = {
     "an empty thread needs nothing": (plan(), ()),
+    "a run that may start later isn't given to a pod, nor is the one behind it": (
+        plan(pending(spec={"notBefore": ago(-30).isoformat()}), pending("r2", 2)),
+        (),
+    ),
+    "a run's own deadline goes with it to the pod": (
+        plan(one := pending(spec={"activeDeadlineSeconds": 60})),
+        (Dispatch(one, 1, deadline_seconds=60),),
+    ),
+    "a run that lost its pod and is past its deadline ends as timeout": (
+        plan(
+            one := pending(
+                spec={"activeDeadlineSeconds": 60},
+                status={"state": "running", "attempt": 1, "startTime": ago(61).isoformat()},
+                used=1,
+            )
+        ),
+        (
+            EndUnheld(
+                one,
+                End(
+                    RunState.TIMEOUT,
+                    RunError(error="DeadlineExceeded", message="the run took longer than the 60 s it may take"),
+                ),
+            ),
+        ),
+    ),
+    "a run that waits has no deadline before its first attempt": (
+        plan(one := pending(spec={"activeDeadlineSeconds": 1})),
+        (Dispatch(one, 1, deadline_seconds=1),),
+    ),
     "the only run is given to a pod as attempt 1": (plan(ONE), (Dispatch(ONE, 1),)),
     "of two runs the lower sequence goes first": (
         plan(pending("r2", 2), one := pending("r1", 1)),

@@ -93,6 +93,16 @@ def test_slots_are_bounded_by_what_a_pod_may_still_take() -> None:
     assert not PodSlots(capacity=1).spent
 
 
+def test_slots_know_the_most_that_were_in_use_since_that_was_asked() -> None:
+    slots = PodSlots(capacity=10)
+    slots.reserve("a")
+    slots.run("a")
+    slots.reserve("b")
+    slots.running.discard("a")
+    slots.reserved.discard("b")
+    assert [slots.take_most(), slots.take_most()] == [2, 0]
+
+
 def test_a_queue_tells_when_it_grows_or_is_empty_and_when_each_began_to_wait() -> None:
     agent, first, second = Key("ns", "hello"), Key("ns", "1"), Key("ns", "2")
     times, told = iter([ago(5), ago(3)]), list[Key]()

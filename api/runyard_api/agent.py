@@ -144,6 +144,10 @@ class RunDefaults(CrdModel):
     ttl_seconds_after_finished: Annotated[Int32, Field(ge=0)] = Field(
         default=3600, description="Seconds until a finished Run object is deleted; its record in the database stays."
     )
+    active_deadline_seconds: Annotated[Int32, Field(ge=1)] = Field(
+        default=86_400,
+        description="Seconds after the start of its first attempt at which a run is stopped and ends as timeout.",
+    )
     max_failures: Annotated[Int32, Field(ge=1, le=100)] = Field(
         default=3, description="Failures of its pods after which a run ends in error."
     )

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from runyard_api.states import CancelAction, RunState, Strategy
 
 
 @dataclass(frozen=True)
 class SeenRun:
-    """One run of a thread as observed. `bound`: some attempt of it was given to a pod that isn't known to be lost."""
+    """One run of a thread as observed. `bound`: some attempt of it was given to a pod that isn't known to be lost.
+    `not_before`: when it may start at the earliest, None: at once."""
 
     run_id: str
     sequence: int
@@ -16,27 +18,36 @@ class SeenRun:
     strategy: Strategy
     bound: bool
     cancel: CancelAction | None = None
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True)
 class ThreadPlan:
-    """At most one run to dispatch; runs to stop on their pods; queued runs that end without ever starting."""
+    """At most one run to dispatch; runs to stop on their pods; queued runs that end without ever starting; when the
+    run whose turn it is may start, if that isn't now."""
 
     dispatch: str | None = None
     stop: tuple[tuple[str, CancelAction], ...] = ()
     finish: tuple[tuple[str, CancelAction], ...] = ()
+    due: datetime | None = None
 
 
-def plan_thread(runs: Iterable[SeenRun]) -> ThreadPlan:
-    """Plans all runs of one thread: cancels first, then the lowest unfinished sequence may run."""
+def plan_thread(runs: Iterable[SeenRun], now: datetime) -> ThreadPlan:
+    """Plans all runs of one thread: cancels first, then the lowest unfinished sequence may run.
+
+    A run that may not start yet holds up the ones behind it: the order of a thread is its sequence.
+    """
     unfinished = sorted((r for r in runs if not r.state.finished), key=lambda r: r.sequence)
     cancels = {r.run_id: action for r in unfinished if (action := _cancel_of(r, unfinished))}
     stop = tuple((r.run_id, cancels[r.run_id]) for r in unfinished if r.run_id in cancels and r.bound)
     finish = tuple((r.run_id, cancels[r.run_id]) for r in unfinished if r.run_id in cancels and not r.bound)
     waiting = [r for r in unfinished if r.run_id not in dict(finish)]
     head = waiting[0] if waiting else None
-    dispatch = head.run_id if head and not head.bound and head.run_id not in cancels else None
-    return ThreadPlan(dispatch=dispatch, stop=stop, finish=finish)
+    if head is None or head.bound or head.run_id in cancels:
+        return ThreadPlan(stop=stop, finish=finish)
+    if head.not_before is not None and head.not_before > now:
+        return ThreadPlan(stop=stop, finish=finish, due=head.not_before)
+    return ThreadPlan(dispatch=head.run_id, stop=stop, finish=finish)
 
 
 def _cancel_of(run: SeenRun, unfinished: list[SeenRun]) -> CancelAction | None:

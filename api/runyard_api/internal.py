@@ -40,9 +40,12 @@ class ErrorBody(_Message):
 
 
 class RunStart(_Message):
+    """`active_deadline_seconds`: from its first attempt's start; None: no limit."""
+
     thread_id: str
     graph_id: str
     attempt: int = Field(ge=1)
+    active_deadline_seconds: int | None = Field(default=None, ge=1)
 
 
 class RunError(_Message):

@@ -5,6 +5,7 @@ Gateway-made Runs are named by their run id and carry a sequence; hand-written o
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
@@ -23,6 +24,7 @@ from runyard_api.crd import (
     Manifest,
     Resource,
     Timestamp,
+    format_time,
     list_map,
     rule,
     rules,
@@ -165,6 +167,16 @@ class RunSpec(CrdModel):
         default=DurabilityWord.ASYNC,
         description="When checkpoints are written: Sync before the next step, Async during it, Exit at the end.",
     )
+    not_before: Timestamp | None = Field(
+        default=None,
+        description="When the Run may start at the earliest; those behind it on its thread wait with it. "
+        "Absent: at once.",
+    )
+    active_deadline_seconds: Annotated[Int32, Field(ge=1)] | None = Field(
+        default=None,
+        description="Seconds after the start of its first attempt at which the Run is stopped and ends as timeout. "
+        "Absent: the Agent decides.",
+    )
     ttl_seconds_after_finished: Annotated[Int32, Field(ge=0)] | None = Field(
         default=None,
         description="Seconds until the finished object (not its record) is deleted. Absent: the Agent decides.",
@@ -267,11 +279,13 @@ def run_object(
     on_disconnect: str,
     durability: str,
     stream_mode: Iterable[str],
+    not_before: datetime | None = None,
     ttl_seconds: int | None = None,
 ) -> Manifest:
     """The Run object of a run that the gateway has stored; words come in the LangGraph API's spelling.
 
-    `ttl_seconds` None: the Agent's default. Raises ValueError on a word that the resource doesn't have.
+    `not_before` None: it may start at once; `ttl_seconds` None: the Agent's default. Raises ValueError on a word that
+    the resource doesn't have.
     """
     spec: Manifest = {
         "agentName": agent_name,
@@ -285,6 +299,8 @@ def run_object(
         "onDisconnect": DisconnectWord.of(on_disconnect).value,
         "durability": DurabilityWord.of(durability).value,
     }
+    if not_before is not None:
+        spec["notBefore"] = format_time(not_before)
     if ttl_seconds is not None:
         spec["ttlSecondsAfterFinished"] = ttl_seconds
     return {**Run.identity(name=run_id, namespace=namespace), "spec": spec}

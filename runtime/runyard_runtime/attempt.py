@@ -6,12 +6,13 @@ Made by `registry.py`. Sends the execution to the graph loop, moves its events t
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import structlog
 
+from runyard_api.deadline import exceeded
 from runyard_api.errors import Fenced, Unavailable
 from runyard_api.events import END, ERROR, METADATA, Event, EventId
 from runyard_api.internal import RunError, RunHeld
@@ -53,7 +54,16 @@ class Engine:
 class Attempt:
     """A run this pod holds or held. `changed` is called whenever `report()` gives something new."""
 
-    def __init__(self, claim: Claim, attempt: int, engine: Engine, changed: Callable[["Attempt"], None]) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        attempt: int,
+        engine: Engine,
+        changed: Callable[["Attempt"], None],
+        *,
+        deadline_seconds: int | None = None,
+    ) -> None:
+        """`deadline_seconds`: how long the run may take from its first attempt's start; None: as long as it wants."""
         run = claim.run
         self.run_id, self.thread_id, self.number = run.run_id, run.thread_id, attempt
         self.state = RunState.RUNNING
@@ -63,6 +73,8 @@ class Attempt:
         self._rolled_back = False
         self._given_up: Literal["fenced", "drained"] | None = None
         self._cancel: CancelAction | None = None
+        self._deadline_seconds = deadline_seconds
+        self._late: RunError | None = None
         loop = asyncio.get_running_loop()
         self._emitter = Emitter(
             base=run.event_base,
@@ -101,11 +113,26 @@ class Attempt:
             self._emitter.emit(METADATA, (), dumps({"run_id": self.run_id, "attempt": 1}))
             self._move_events()
         self._task = asyncio.create_task(self._drive(), name=f"run {self.run_id}")
+        self._mind_the_deadline(self._task)
 
     def cancel(self, action: CancelAction) -> None:
         """Stops the run; its end comes on the status stream. A rollback is never weakened."""
         self._cancel = action.escalated(self._cancel)
         self._engine.graph_loop.call(self._execution.cancel, "cancelled")
+
+    def _mind_the_deadline(self, task: asyncio.Task[None]) -> None:
+        started, seconds = self._claim.run.started_at, self._deadline_seconds
+        if started is None or seconds is None:
+            return
+        left = (started - datetime.now(UTC)).total_seconds() + seconds
+        timer = asyncio.get_running_loop().call_later(max(0.0, left), self._time_out, seconds)
+        task.add_done_callback(lambda _: timer.cancel())
+
+    def _time_out(self, seconds: int) -> None:
+        if not self.over and self._cancel is None:
+            self._late = exceeded(seconds)
+            _log.info("run is past its deadline", seconds=seconds)
+            self._engine.graph_loop.call(self._execution.cancel, "cancelled")
 
     def fence(self) -> None:
         """Stops an attempt that lost its thread; it writes nothing any more."""
@@ -199,6 +226,8 @@ class Attempt:
     async def _finish(self, outcome: Outcome, rest: list[Event]) -> None:
         kinds = {"success": RunState.SUCCESS, "error": RunState.ERROR, "cancelled": RunState.INTERRUPTED}
         state = kinds[outcome.kind]
+        if self._late is not None and outcome.kind == "cancelled":
+            state, outcome = RunState.TIMEOUT, replace(outcome, error=self._late.model_dump())
         if outcome.error:
             self._emitter.emit(ERROR, (), dumps(outcome.error))
         self._emitter.emit(END, (), dumps({"status": state}))
@@ -212,7 +241,7 @@ class Attempt:
     async def _finish_values(self, outcome: Outcome, state: RunState, events: list[Event]) -> Finish:
         shown = outcome.shown
         thread = None if shown else await get_thread(self._engine.db, self.thread_id)
-        failed = state is RunState.ERROR
+        failed = state in (RunState.ERROR, RunState.TIMEOUT)
         resting = shown.status if shown else ThreadState.IDLE
         return Finish(
             run_id=self.run_id,

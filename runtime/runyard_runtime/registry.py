@@ -124,19 +124,21 @@ class Registry:
             )
             if claim.outcome == "terminal":
                 return False, ended_report(claim)
-            return True, self._launch(claim, start.attempt)
+            return True, self._launch(claim, start)
         finally:
             self._starting.pop(run_id, None)
 
-    def _launch(self, claim: Claim, number: int) -> RunHeld:
+    def _launch(self, claim: Claim, start: RunStart) -> RunHeld:
         self._taken += 1
         older = self._attempts.get(claim.run.run_id)
         if older is not None and not older.over:
             older.fence()
         # Tasks and calls on other loops take the context of who makes them: lines of all that works for the attempt
         # name it, those of the graph's libraries too.
-        with bound_contextvars(run=claim.run.run_id, thread=claim.run.thread_id, attempt=number):
-            attempt = Attempt(claim, number, self._engine, self._changed)
+        with bound_contextvars(run=claim.run.run_id, thread=claim.run.thread_id, attempt=start.attempt):
+            attempt = Attempt(
+                claim, start.attempt, self._engine, self._changed, deadline_seconds=start.active_deadline_seconds
+            )
             self._attempts[attempt.run_id] = attempt
             attempt.start()
             report = attempt.report()

@@ -6,6 +6,7 @@ and follows the plans of `runyard_api.dispatch` that it makes from them.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from runyard_api.dispatch import SeenRun, ThreadPlan, plan_thread
 from runyard_api.internal import RunError, RunHeld
@@ -31,9 +32,10 @@ class Entry:
     stopping: CancelAction | None = None
     error: RunError | None = None
     rolled_back: bool = False
+    not_before: datetime | None = None
 
     def seen(self) -> SeenRun:
-        return SeenRun(self.run_id, self.sequence, self.state, self.strategy, self.bound, self.cancel)
+        return SeenRun(self.run_id, self.sequence, self.state, self.strategy, self.bound, self.cancel, self.not_before)
 
 
 class Board:
@@ -70,10 +72,10 @@ class Board:
             replace(entry, cancel=action.escalated(entry.cancel), cancel_reason=entry.cancel_reason or reason)
         )
 
-    def plan(self, thread_id: str) -> ThreadPlan:
+    def plan(self, thread_id: str, now: datetime) -> ThreadPlan:
         """The plan of one thread, without the stops that the runtime has been told."""
         entries = [self._entries[run_id] for run_id in self._threads.get(thread_id, ())]
-        plan = plan_thread(entry.seen() for entry in entries)
+        plan = plan_thread((entry.seen() for entry in entries), now)
         known = {entry.run_id: entry.stopping for entry in entries}
         return replace(plan, stop=tuple((r, action) for r, action in plan.stop if known[r] != action))
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import structlog
@@ -22,7 +23,7 @@ from runyard_api.retry import pause
 from runyard_api.states import CancelAction, RunState
 from runyard_cli.embedded.board import Board, Entry
 from runyard_cli.embedded.feeds import Feed, Feeds
-from runyard_cli.embedded.report import Report
+from runyard_cli.embedded.report import RunReport
 from runyard_clients.runtime import StartAnswer
 from runyard_gateway.ports import AgentEndpoint, AgentView, RunStatus
 from runyard_store.deletion import RemovedRun
@@ -32,6 +33,7 @@ log = structlog.get_logger()
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds until a thread is looked at again after the first, second, … failure in a row."""
 MAX_FAILURES = RunDefaults().max_failures
+ACTIVE_DEADLINE_SECONDS = RunDefaults().active_deadline_seconds
 """The default of an Agent's `runDefaults.maxFailures`."""
 
 
@@ -76,10 +78,12 @@ class Dispatcher:
         rows: Rows,
         runtime: Runtime,
         agent: AgentView,
-        report: Report,
+        report: RunReport,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._rows, self._runtime, self._agent, self._report, self._clock = rows, runtime, agent, report, clock
+        self._now = now
         self._board, self._feeds = Board(), Feeds()
         self._slots = 0
         self._line: dict[str, None] = {}  # threads that wait for a slot, in order
@@ -233,6 +237,7 @@ class Dispatcher:
             failures=row.failures,
             cancel=row.cancel_action,
             cancel_reason=row.cancel_reason or "",
+            not_before=row.not_before,
         )
         added = self._board.add(entry)
         if added:
@@ -277,13 +282,16 @@ class Dispatcher:
 
     async def _turn(self, thread_id: str) -> None:
         """Carries out the thread's plan. Raises RunyardError when some of it has to be tried again."""
-        plan = self._board.plan(thread_id)
+        plan = self._board.plan(thread_id, self._now())
         for run_id, action in plan.finish:
             await self._finish_waiting(run_id, action)
         for run_id, action in plan.stop:
             await self._stop_running(run_id, action)
         if plan.dispatch and (entry := self._board.get(plan.dispatch)):
             await self._dispatch(entry)
+        if plan.due is not None:
+            seconds = (plan.due - self._now()).total_seconds()
+            asyncio.get_running_loop().call_later(max(0.0, seconds), self._wake, thread_id)
 
     async def _finish_waiting(self, run_id: str, action: CancelAction) -> None:
         """Ends a cancelled run that the runtime doesn't hold."""
@@ -316,7 +324,12 @@ class Dispatcher:
             return
         attempt = self._board.bind(entry.run_id)
         try:
-            start = RunStart(thread_id=entry.thread_id, graph_id=entry.graph_id, attempt=attempt)
+            start = RunStart(
+                thread_id=entry.thread_id,
+                graph_id=entry.graph_id,
+                attempt=attempt,
+                active_deadline_seconds=ACTIVE_DEADLINE_SECONDS,
+            )
             answer = await self._runtime.start_run(entry.run_id, start)
         except RunyardError as error:
             self._board.unbind(entry.run_id)

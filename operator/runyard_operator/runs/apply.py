@@ -108,6 +108,7 @@ def _new_run(run: Run, graph_id: str) -> NewRun:
         on_disconnect="cancel" if run.spec.on_disconnect.wire == "cancel" else "continue",
         if_not_exists="create",
         object_uid=run.metadata.uid,
+        not_before=run.spec.not_before,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from runyard_api.agent import Agent, RunDefaults
 from runyard_api.conditions import RunReason
+from runyard_api.deadline import past_deadline
 from runyard_api.dispatch import SeenRun, plan_thread
 from runyard_api.internal import RunError
 from runyard_api.states import CancelAction, RunState
@@ -72,7 +73,7 @@ class _Thread:
         elif one.lost is not None:
             self.actions.append(RecordLoss(one, one.lost))
         elif one.unanswered is not None:
-            self.actions.append(Dispatch(one, one.unanswered, one.pod))
+            self.actions.append(Dispatch(one, one.unanswered, one.pod, self._deadline(one)))
         elif one.held is not None and not one.gone and not _written_down(one):
             self.actions.append(RecordRunning(one))
 
@@ -115,7 +116,7 @@ class _Thread:
     def _order(self, runs: list[RunSeen]) -> None:
         """Cancels first, then the lowest unfinished run may go to a pod."""
         by_id = {one.run.run_id: one for one in runs}
-        plan = plan_thread(_for_planning(one) for one in runs)
+        plan = plan_thread((_for_planning(one) for one in runs), self.now)
         for run_id, action in plan.finish:
             self.actions.append(EndUnheld(by_id[run_id], _cancelled(action)))
         for run_id, action in plan.stop:
@@ -124,17 +125,21 @@ class _Thread:
                 self.actions.append(Stop(one, action, _cancel_reason(one)))
         if plan.dispatch is not None:
             self._dispatch(by_id[plan.dispatch])
+        if plan.due is not None:
+            self._look_again(plan.due)
 
     def _dispatch(self, one: RunSeen) -> None:
         agent = self._agent(one)
-        if (one.run.status.failures or 0) >= self._defaults(one).max_failures:
+        if (late := past_deadline(one.run.status.start_time, self._deadline(one), self.now)) is not None:
+            self.actions.append(EndUnheld(one, End(RunState.TIMEOUT, late)))
+        elif (one.run.status.failures or 0) >= self._defaults(one).max_failures:
             message = f"the pod of the run failed {one.run.status.failures} times"
             self.actions.append(EndUnheld(one, _failed(RunReason.TOO_MANY_FAILURES, message)))
         elif agent.hold_until is not None and agent.hold_until > self.now:
             self._look_again(agent.hold_until)
             self.actions.append(Wait(one, "waits for a pod to report what it runs"))
         elif agent.unusable_since is None:
-            self.actions.append(Dispatch(one, one.used + 1))
+            self.actions.append(Dispatch(one, one.used + 1, deadline_seconds=self._deadline(one)))
         elif agent.agent is not None and agent.agent.deleting:
             self.actions.append(EndUnheld(one, _failed(RunReason.AGENT_DELETED, _deleted(agent.name))))
         elif (end := self._overdue(one, agent.waits_since or self.now)) is not None:
@@ -155,6 +160,9 @@ class _Thread:
         error, message = _not_ready(agent)
         reason = RunReason.AGENT_NOT_READY if agent.agent else RunReason.UNKNOWN_AGENT
         return End(RunState.ERROR, RunError(error=error, message=message), reason=reason)
+
+    def _deadline(self, one: RunSeen) -> int:
+        return one.run.spec.active_deadline_seconds or self._defaults(one).active_deadline_seconds
 
     def _defaults(self, one: RunSeen) -> RunDefaults:
         agent = self._agent(one).agent
@@ -191,6 +199,7 @@ def _for_planning(one: RunSeen) -> SeenRun:
         strategy=run.strategy,
         bound=one.pod is not None,
         cancel=run.cancel_action or (CancelAction.INTERRUPT if one.gone else None),
+        not_before=run.spec.not_before,
     )
 
 

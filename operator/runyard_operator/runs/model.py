@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from runyard_api.agent import Agent
+from runyard_api.agent import Agent, RunDefaults
 from runyard_api.conditions import RunReason
 from runyard_api.internal import RunError, RunHeld
 from runyard_api.run import Run
@@ -143,11 +143,12 @@ class EndUnheld:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """Give the run to a pod: `pod`, or None for one with a free slot."""
+    """Give the run to a pod: `pod`, or None for one with a free slot. It may take `deadline_seconds` in all."""
 
     seen: RunSeen
     attempt: int
     pod: str | None = None
+    deadline_seconds: int = RunDefaults().active_deadline_seconds
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,12 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
     run = action.seen.run
     run_id, memory = run.run_id, world.memory.of(run.run_id)
     memory.unanswered = Unanswered(link.pod.name, link.pod.uid, action.attempt)
-    request = RunStart(thread_id=run.thread_id, graph_id=run.spec.graph_id or "", attempt=action.attempt)
+    request = RunStart(
+        thread_id=run.thread_id,
+        graph_id=run.spec.graph_id or "",
+        attempt=action.attempt,
+        active_deadline_seconds=action.deadline_seconds,
+    )
     try:
         answer = await link.client.start_run(run_id, request)
     except (NoSlot, Draining) as refusal:

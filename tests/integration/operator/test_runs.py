@@ -1,16 +1,19 @@
 """Runs through a real operator, API server, database and runtime; only nodes are played."""
 
 import signal
+from datetime import timedelta
 
 import pytest
 from tests.integration.operator.harness import Place, until
 
 from runyard_api.conditions import ConditionType, RunReason, find_condition
+from runyard_api.crd import format_time
 from runyard_api.errors import NotFound as NoRow
 from runyard_api.run import Run, cancel_patch
 from runyard_api.states import CancelAction, RunState, Strategy
 from runyard_kube.errors import NotFound
 from runyard_kube.resources import PODS, RUNS
+from runyard_operator.world import utc_now
 
 pytestmark = [
     pytest.mark.apiserver,
@@ -221,3 +224,20 @@ async def _object_gone(place: Place, name: str) -> bool:
 
 async def _has_event(place: Place, run: Run, reason: str) -> bool:
     return reason in await place.events(run.metadata.name)
+
+
+async def test_a_run_that_may_start_later_waits_and_one_past_its_deadline_ends_as_timeout(place: Place) -> None:
+    await place.agent()
+    at = utc_now() + timedelta(seconds=2)
+    made = await place.apply_run("later", graphId="echo", notBefore=format_time(at), payload={"input": {}})
+    late = await place.apply_run(
+        "too-long", graphId="gated", activeDeadlineSeconds=1, payload={"input": {"gate": str(place.gate())}}
+    )
+    ended = await place.ended(late["metadata"]["name"])
+    assert (ended.state, succeeded(ended)) == (RunState.TIMEOUT, ("False", RunReason.TIMED_OUT))
+    assert ended.status.error is not None
+    assert ended.status.error.error == "DeadlineExceeded"
+    started = await place.ended(made["metadata"]["name"])
+    assert started.state is RunState.SUCCESS
+    assert started.status.start_time is not None
+    assert started.status.start_time >= at.replace(microsecond=0)

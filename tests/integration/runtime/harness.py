@@ -53,8 +53,10 @@ class Pod:
         )
         return await create_run(self.db, new, datetime.now(UTC))
 
-    async def start(self, run: RunRow, attempt: int = 1) -> StartAnswer:
-        start = RunStart(thread_id=run.thread_id, graph_id=run.graph_id, attempt=attempt)
+    async def start(self, run: RunRow, attempt: int = 1, *, deadline: int | None = None) -> StartAnswer:
+        start = RunStart(
+            thread_id=run.thread_id, graph_id=run.graph_id, attempt=attempt, active_deadline_seconds=deadline
+        )
         return await self.client.start_run(run.run_id, start)
 
     async def run(self, graph_id: str, *, thread_id: str | None = None, **payload: Any) -> "Ended":

@@ -273,3 +273,32 @@ async def test_a_run_that_is_held_keeps_state_updates_out(pod: Pod) -> None:
 async def test_a_start_of_an_unknown_run_is_refused(pod: Pod) -> None:
     with pytest.raises(NotFound):
         await pod.client.start_run(str(uuid.uuid4()), RunStart(thread_id="t", graph_id="g", attempt=1))
+
+
+async def test_a_run_past_its_deadline_ends_as_timeout_with_a_plain_error_and_its_state(pod: Pod) -> None:
+    run = await pod.create("sleeper", input={"log": []})
+    await pod.start(run, deadline=1)
+    ended = await pod.end_of(run)
+    error = {"error": "DeadlineExceeded", "message": "the run took longer than the 1 s it may take"}
+    assert ended.modes[-2:] == ["error", "end"]
+    assert (ended.data("error"), ended.data("end")) == ([error], [{"status": "timeout"}])
+    assert (ended.run.status, ended.run.error, ended.thread.status) == (RunState.TIMEOUT, error, ThreadState.ERROR)
+    assert (await pod.client.ping()).busy == 0
+
+
+async def test_a_deadline_counts_from_the_first_attempt(pod: Pod) -> None:
+    run = await pod.create("sleeper", input={"log": []})
+    await pod.start(run, deadline=2)
+    await pod.start(run, attempt=2, deadline=2)
+    ended = await pod.end_of(run)
+    assert ended.run.status is RunState.TIMEOUT
+    assert ended.run.started_at is not None
+    assert ended.run.ended_at is not None
+    assert (ended.run.ended_at - ended.run.started_at).total_seconds() < 3.5
+
+
+async def test_a_cancel_before_the_deadline_is_a_cancel(pod: Pod) -> None:
+    run = await pod.create("sleeper", input={"log": []})
+    await pod.start(run, deadline=3600)
+    await pod.client.cancel(run.run_id, CancelAction.INTERRUPT)
+    assert (await pod.end_of(run)).run.status is RunState.INTERRUPTED

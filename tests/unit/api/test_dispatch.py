@@ -1,10 +1,14 @@
 """What one thread does next, case by case."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from runyard_api.dispatch import SeenRun, ThreadPlan, plan_thread
 from runyard_api.states import CancelAction, RunState, Strategy
 
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=90)
 INTERRUPT, ROLLBACK = CancelAction.INTERRUPT, CancelAction.ROLLBACK
 
 
@@ -15,9 +19,10 @@ def run(
     state: RunState | None = None,
     strategy: Strategy = Strategy.ENQUEUE,
     cancel: CancelAction | None = None,
+    not_before: datetime | None = None,
 ) -> SeenRun:
     chosen = state or (RunState.RUNNING if bound else RunState.PENDING)
-    return SeenRun(f"r{sequence}", sequence, chosen, strategy, bound, cancel)
+    return SeenRun(f"r{sequence}", sequence, chosen, strategy, bound, cancel, not_before)
 
 
 CASES = {
@@ -59,6 +64,19 @@ CASES = {
         [run(1, strategy=Strategy.INTERRUPT), run(2)],
         ThreadPlan(dispatch="r1"),
     ),
+    "a run that may not start yet waits for its time, and the next behind it": (
+        [run(1, not_before=LATER), run(2)],
+        ThreadPlan(due=LATER),
+    ),
+    "a run whose time has come is dispatched": ([run(1, not_before=NOW)], ThreadPlan(dispatch="r1")),
+    "a run behind one that runs has no time to wait for": (
+        [run(1, bound=True), run(2, not_before=LATER)],
+        ThreadPlan(),
+    ),
+    "a cancelled run ends before its time": (
+        [run(1, not_before=LATER, cancel=INTERRUPT), run(2)],
+        ThreadPlan(finish=(("r1", INTERRUPT),), dispatch="r2"),
+    ),
     "a finished run's strategy cancels nobody": (
         [run(1, bound=True), run(2, strategy=Strategy.INTERRUPT, state=RunState.INTERRUPTED)],
         ThreadPlan(),
@@ -69,4 +87,4 @@ CASES = {
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_plan_thread(case: str) -> None:
     runs, want = CASES[case]
-    assert plan_thread(runs) == want
+    assert plan_thread(runs, NOW) == want

@@ -150,7 +150,10 @@ async def test_a_submitted_run_goes_to_the_runtime_as_attempt_one_and_is_acknowl
     runtime, report = FakeRuntime(), SilentReport()
     async with running(runtime, report=report) as dispatcher:
         await dispatcher.submit(row("a"))
-        assert await soon(runtime.started) == ("a", RunStart(thread_id="t", graph_id="graph", attempt=1))
+        assert await soon(runtime.started) == (
+            "a",
+            RunStart(thread_id="t", graph_id="graph", attempt=1, active_deadline_seconds=86_400),
+        )
         watcher = asyncio.create_task(states(dispatcher, "a"))
         await asyncio.sleep(0)
         runtime.ends("a")
@@ -162,7 +165,10 @@ async def test_a_submitted_run_goes_to_the_runtime_as_attempt_one_and_is_acknowl
 async def test_a_run_that_killed_the_process_three_times_ends_instead_of_a_fourth() -> None:
     runtime, rows = FakeRuntime(), FakeRows(row("a", 1, attempt=3, failures=3), row("b", 2, attempt=2, failures=2))
     async with running(runtime, rows):
-        assert await soon(runtime.started) == ("b", RunStart(thread_id="t", graph_id="graph", attempt=3))
+        assert await soon(runtime.started) == (
+            "b",
+            RunStart(thread_id="t", graph_id="graph", attempt=3, active_deadline_seconds=86_400),
+        )
     state, error = rows.ended["a"]
     assert (state, error and error.error) == (RunState.ERROR, "TooManyFailures")
 

@@ -42,21 +42,21 @@ def root(
     """Runyard: AI-agent runs and sandboxes, native to Kubernetes."""
 
 
+Config = Annotated[Path, typer.Option(metavar="FILE", help="The project's langgraph.json.")]
+Host = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Address to listen on; beyond this machine callers need the token.")
+]
+Port = Annotated[int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
+State = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for threads, runs and checkpoints; kept.")]
+CONFIG, HOST, PORT, STATE = Path("langgraph.json"), "127.0.0.1", 2024, Path(".runyard")
+
+
 @app.command()
 def dev(
-    config: Annotated[Path, typer.Option(metavar="FILE", help="The project's langgraph.json.")] = Path(
-        "langgraph.json"
-    ),
-    host: Annotated[
-        str,
-        typer.Option(metavar="ADDRESS", help="Address to listen on; beyond this machine callers need the token."),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.", min=0, max=65535)
-    ] = 2024,
-    state: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for threads, runs and checkpoints; kept.")
-    ] = Path(".runyard"),
+    config: Config = CONFIG,
+    host: Host = HOST,
+    port: Port = PORT,
+    state: State = STATE,
     slots: Annotated[int, typer.Option(metavar="N", help="Runs executed at the same time.", min=1, max=1000)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")] = False,
     token: Annotated[
@@ -103,6 +103,19 @@ def dev(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # not a return: that would wait for threads of sync graph code, which nothing can stop
+
+
+@app.command()
+def doctor(config: Config = CONFIG, host: Host = HOST, port: Port = PORT, state: State = STATE) -> None:
+    """Check what `runyard dev` needs on this machine, one line each.
+
+    Ends with 1 if something is missing. Changes nothing.
+    """
+    from runyard_cli.doctor import examine
+    from runyard_cli.embedded.options import Options
+
+    if not examine(Options(config=config, host=host, port=port, state=state, slots=1), Console(highlight=False)):
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -9,6 +9,10 @@ import pytest
 from tests.e2e.diagnostics import describe
 from tests.e2e.servers import App, Cluster, Server, connected, embedded, install
 
+INSTALLED = pytest.StashKey[Cluster]()
+DESCRIBED = pytest.StashKey[int]()
+DESCRIBED_AT_MOST = 3  # failures; those that follow look the same and would bury the first
+
 
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -17,11 +21,20 @@ def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Cluster:
+def cluster(request: pytest.FixtureRequest) -> Cluster:
     """A new native cluster with Runyard installed. It stays up, to look at after a failure."""
     cluster = Cluster()
     install(cluster)
+    request.session.stash[INSTALLED] = cluster
     return cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After the tests of a file there are the Agents again that were there before: others' tests need them alone."""
+    yield
+    if cluster := request.session.stash.get(INSTALLED, None):
+        cluster.until_only_agents({"hello", "testgraphs"})
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +58,6 @@ async def app(any_server: Server) -> AsyncIterator[App]:
 async def cluster_app(cluster_server: Server) -> AsyncIterator[App]:
     async with connected(cluster_server) as app:
         yield app
-
-
-DESCRIBED = pytest.StashKey[int]()
-DESCRIBED_AT_MOST = 3  # failures; those that follow look the same and would bury the first
 
 
 @pytest.hookimpl(wrapper=True)

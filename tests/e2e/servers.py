@@ -98,6 +98,17 @@ class Cluster:
         found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
         return found
 
+    def until_only_agents(self, names: set[str]) -> None:
+        """Waits until there are no other Agents in the release's namespace; fails after 60 s."""
+        for _ in range(60):
+            found = {
+                name.partition("/")[2] for name in self.kubectl("get", "agents", "-n", AGENTS, "-o", "name").split()
+            }
+            if found == names:
+                return
+            time.sleep(1)
+        raise AssertionError(f"the Agents are {sorted(found)}, not {sorted(names)}")
+
     def apply(self, manifest: dict[str, Any]) -> str:
         return self.kubectl("apply", "-n", AGENTS, "-f", "-", stdin=json.dumps(manifest))
 

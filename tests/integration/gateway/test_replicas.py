@@ -127,7 +127,8 @@ async def test_any_replica_reads_joins_and_cancels_what_another_started(
 async def test_runs_sent_to_both_keep_one_order(replicas: tuple[Replica, Replica]) -> None:
     one, two = replicas
     thread = (await one.sdk.threads.create())["thread_id"]
-    sent = [replicas[n % 2].sdk.runs.create(thread, "echo", input={"log": [f"{n}"]}) for n in range(8)]
+    log: Any = {"log": []}
+    sent = [replicas[n % 2].sdk.runs.create(thread, "echo", input=log) for n in range(8)]
     runs = await asyncio.gather(*sent)
     assert len({run["run_id"] for run in runs}) == 8
     await asyncio.gather(*(two.sdk.runs.join(thread, run["run_id"]) for run in runs))

@@ -8,7 +8,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -16,7 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from runyard_api.tokens import API_KEY_BYTES, api_key, token_hash
-from runyard_cli.keys_places import Place, in_database, in_release
+
+if TYPE_CHECKING:
+    from runyard_cli.keys_places import Place
 
 app = typer.Typer(name="keys", help="API keys of the gateway: create, list, revoke.", no_args_is_help=True)
 
@@ -35,8 +37,10 @@ class Where:
     namespace: str | None
     context: str | None
 
-    def place(self) -> Place:
+    def place(self) -> "Place":
         """A release as soon as one is described, even where the variable with a database's URL is set."""
+        from runyard_cli.keys_places import in_database, in_release  # not above: `--help` has to be quick
+
         described = self.release or self.namespace or self.context
         if self.database and not described:
             return in_database(self.database)

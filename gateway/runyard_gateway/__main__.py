@@ -19,6 +19,7 @@ from runyard_gateway.oidc import open_oidc
 from runyard_gateway.settings import ServerSettings, read_environment
 from runyard_kube.client import KubeClient
 from runyard_process.environment import settings_or_exit
+from runyard_process.garbage import spare_what_stays
 from runyard_process.logs import configure_logs
 from runyard_store.database import open_database
 
@@ -86,6 +87,7 @@ async def serve(settings: ServerSettings) -> None:
         )
         server = Server(config)
         stop_on_signals(server, stopping)
+        spare_what_stays()
         await server.serve()
 
 

@@ -7,6 +7,7 @@ from runyard_operator.app import Operator
 from runyard_operator.feed import register
 from runyard_operator.settings import Settings
 from runyard_process.environment import settings_or_exit
+from runyard_process.garbage import spare_what_stays
 from runyard_process.logs import configure_logs
 
 
@@ -17,6 +18,7 @@ def main() -> None:
     operator = Operator(settings)
     registry = kopf.OperatorRegistry()
     register(registry, lambda: operator.feed, start=operator.start, stop=operator.stop)
+    spare_what_stays()
     # A fifth less time of this process per run than on asyncio's own loop.
     uvloop.run(kopf.operator(registry=registry, namespaces=[settings.agents_namespace], standalone=True))
 

@@ -12,6 +12,7 @@ import uvloop
 
 from runyard_api.errors import Unavailable
 from runyard_process.environment import settings_or_exit
+from runyard_process.garbage import spare_what_stays
 from runyard_process.logs import configure_logs
 from runyard_runtime.project import ProjectError
 from runyard_runtime.runtime import Runtime, start_runtime
@@ -63,6 +64,7 @@ async def run(settings: Settings) -> int:
 async def _serve(settings: Settings, runtime: Runtime, stopped: asyncio.Event) -> None:
     server = await serve(runtime.app, port=settings.port)
     _log.info("runtime ready", port=settings.port, slots=settings.slots, boot_id=runtime.boot_id)
+    spare_what_stays()
     await stopped.wait()
     _log.info("runtime drains")
     await runtime.drain()

@@ -33,6 +33,7 @@ from runyard_clients.runtime import SOCKET_BASE_URL, RuntimeClient, socket_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.ports import AgentView
 from runyard_gateway.settings import Settings as GatewaySettings
+from runyard_process.garbage import spare_what_stays
 from runyard_runtime.project import Project
 from runyard_runtime.runtime import start_runtime
 from runyard_runtime.serve import serve as serve_runtime
@@ -104,6 +105,7 @@ async def _serve(options: Options, project: Project, folder: Folder, report: Rep
                 token_file=state / TOKEN_FILE if rules.token else None,
             )
         )
+        spare_what_stays()
         await stopped.wait()
 
 

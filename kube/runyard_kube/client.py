@@ -7,7 +7,7 @@ generated models, which cost more time and memory than all the rest of a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,15 @@ class _Call:
 class KubeClient:
     """Every method raises the errors of `runyard_kube.errors`; no answer in time or no connection is Unavailable."""
 
-    def __init__(self, login: Login, settings: ClientSettings = ClientSettings()) -> None:
+    def __init__(
+        self,
+        login: Login,
+        settings: ClientSettings = ClientSettings(),
+        *,
+        observe: Callable[[str, int], None] = lambda verb, code: None,
+    ) -> None:
+        """`observe` is told of every request: its verb (watch among them) and the answer's code, 0 without one."""
+        self._observe = observe
         self._login = login
         self._settings = settings
         self._timeout = aiohttp.ClientTimeout(total=settings.timeout, connect=settings.connect_timeout)
@@ -91,9 +99,15 @@ class KubeClient:
         )
 
     @classmethod
-    async def open(cls, kubeconfig: Path | None = None, settings: ClientSettings = ClientSettings()) -> Self:
+    async def open(
+        cls,
+        kubeconfig: Path | None = None,
+        settings: ClientSettings = ClientSettings(),
+        *,
+        observe: Callable[[str, int], None] = lambda verb, code: None,
+    ) -> Self:
         """A client for the API server that `log_in` finds."""
-        return cls(await log_in(kubeconfig), settings)
+        return cls(await log_in(kubeconfig), settings, observe=observe)
 
     async def close(self) -> None:
         """Closes all connections, watches included."""
@@ -241,16 +255,22 @@ class KubeClient:
         if call.body is not None:
             headers["Content-Type"] = call.content_type
             options["data"] = orjson.dumps(call.body)
-        return await self._session.request(
-            call.method,
-            self._login.host + call.path,
-            params=call.query,
-            headers=headers,
-            timeout=limits,
-            server_hostname=self._login.server_name,
-            proxy=self._login.proxy,
-            **options,
-        )
+        verb, code = "watch" if "watch" in call.query else call.method.lower(), 0
+        try:
+            response = await self._session.request(
+                call.method,
+                self._login.host + call.path,
+                params=call.query,
+                headers=headers,
+                timeout=limits,
+                server_hostname=self._login.server_name,
+                proxy=self._login.proxy,
+                **options,
+            )
+            code = response.status
+        finally:
+            self._observe(verb, code)
+        return response
 
 
 async def _raise_for(response: aiohttp.ClientResponse) -> None:

@@ -22,13 +22,15 @@ from runyard_operator.agents.reconcile import reconcile_agent
 from runyard_operator.feed import Feed
 from runyard_operator.leading import LeadersCluster
 from runyard_operator.links import Links
+from runyard_operator.metrics import Metrics, Present
 from runyard_operator.ports import Cluster, Rows, StoreRows
+from runyard_operator.present import now_of
 from runyard_operator.probes import Health, serve
 from runyard_operator.runs.reconcile import reconcile_thread
 from runyard_operator.seen import PodView
 from runyard_operator.settings import Settings
 from runyard_operator.sweep import Sweep
-from runyard_operator.workqueue import Key, WorkQueue
+from runyard_operator.workqueue import Handler, Key, WorkQueue
 from runyard_operator.world import Caches, World, utc_now
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import require_schema
@@ -64,14 +66,18 @@ class Operator:
         Raises Unauthorized, ValueError when the settings can't lead anywhere.
         """
         db = await open_database(self.settings.database_url)
-        cluster = await KubeClient.open()
+        metrics = Metrics()
+        cluster = await KubeClient.open(observe=metrics.requested)
         self._closing += [db, cluster]
         self._http = pooled_http()
-        build = partial(build_world, self.settings, rows=StoreRows(db), http=self._http, caches=Caches())
+        build = partial(
+            build_world, self.settings, rows=StoreRows(db), http=self._http, caches=Caches(), metrics=metrics
+        )
         feed = self._feed = Feed(build(cluster, term=0))
         sweep = Sweep(feed)
         health = Health(queue_ages=lambda: [(q.name, q.oldest_age()) for q in feed.world.queues], late=sweep.late.items)
-        self._probes = await serve(health, self.settings.probe_port)
+        metrics.registry.register(Present(lambda: now_of(feed.world, health.lag)))
+        self._probes = await serve(health, self.settings.probe_port, metrics=metrics.text)
         await _wait_for_schema(db)
         await sweep.first()
         self._tasks = [asyncio.create_task(sweep.forever()), asyncio.create_task(health.measure_lag())]
@@ -113,7 +119,14 @@ class Operator:
 
 
 def build_world(
-    settings: Settings, cluster: Cluster, *, rows: Rows, http: aiohttp.ClientSession, caches: Caches, term: int
+    settings: Settings,
+    cluster: Cluster,
+    *,
+    rows: Rows,
+    http: aiohttp.ClientSession,
+    caches: Caches,
+    metrics: Metrics,
+    term: int,
 ) -> World:
     """Everything the reconciles of one term share, wired together; nothing runs yet."""
     agents: dict[Key, AgentMemory] = {}
@@ -128,10 +141,13 @@ def build_world(
     async def work_agent(key: Key) -> float | None:
         return await reconcile_agent(world, agents, key)
 
-    run_queue = WorkQueue("runs", work_thread, workers=settings.workers)
-    agent_queue = WorkQueue("agents", work_agent, workers=AGENT_WORKERS)
+    def queue(name: str, handler: Handler, workers: int) -> WorkQueue:
+        return WorkQueue(name, handler, workers=workers, worked=partial(metrics.reconciled, name))
+
+    run_queue = queue("runs", work_thread, settings.workers)
+    agent_queue = queue("agents", work_agent, AGENT_WORKERS)
     links = Links(connect=connect, wake_thread=run_queue.add, wake_agent=agent_queue.add_after, now=utc_now)
-    world = World(settings, cluster, rows, links, run_queue, agent_queue, caches=caches)
+    world = World(settings, cluster, rows, links, run_queue, agent_queue, caches=caches, metrics=metrics)
     return world
 
 

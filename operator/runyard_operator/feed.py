@@ -14,6 +14,7 @@ from runyard_api.agent import Agent
 from runyard_api.errors import Invalid
 from runyard_api.names import GROUP, LABEL_AGENT, VERSION
 from runyard_api.run import Run
+from runyard_api.states import RunState
 from runyard_operator.cache import version_of
 from runyard_operator.seen import PodView, agent_of, pod_of, run_of
 from runyard_operator.workqueue import Key
@@ -34,6 +35,9 @@ class Feed:
         if deleted:
             self.run_deleted(run)
         elif self.world.caches.runs.put(run):
+            if self.world.leading and run.state is RunState.PENDING:
+                memory = self.world.memory.of(run.run_id)
+                memory.seen = memory.seen or self.world.now()
             self.world.run_queue.add(thread_of(run))
 
     def run_deleted(self, run: Run) -> None:

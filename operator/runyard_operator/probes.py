@@ -1,10 +1,12 @@
-"""/healthz and /readyz: healthy while work goes on, ready once every kind was listed. In the operator's own loop, so a
-loop that stands still doesn't answer at all.
+"""/healthz, /readyz and /metrics: healthy while work goes on, ready once every kind was listed. In the operator's own
+loop, so a loop that stands still doesn't answer at all.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from runyard_operator.metrics import CONTENT_TYPE
 
 STUCK_SECONDS = 60.0
 """Work that is due and older than this means that nothing is being worked."""
@@ -38,14 +40,18 @@ class Health:
             self.lag = loop.time() - before - TICK_SECONDS
 
 
-async def serve(health: Health, port: int, host: str = "0.0.0.0") -> asyncio.Server:
-    """Answers /healthz and /readyz on `port` until the server is closed; everything else is 404."""
+async def serve(
+    health: Health, port: int, host: str = "0.0.0.0", *, metrics: Callable[[], bytes] = bytes
+) -> asyncio.Server:
+    """Answers /healthz, /readyz and /metrics (what `metrics` gives) on `port` until the server is closed; everything
+    else is 404."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(health, request.split(b" ", 2)[1].decode("latin-1")))
+                path = request.split(b" ", 2)[1].decode("latin-1")
+                writer.write(_answer(CONTENT_TYPE, metrics()) if path == "/metrics" else _response(health, path))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
             return
@@ -60,10 +66,14 @@ def _response(health: Health, path: str) -> bytes:
     if path == "/readyz" and not health.started:
         problems.append("start: not every kind is listed yet")
     if path not in ("/healthz", "/readyz"):
-        status, body = "404 Not Found", "only /healthz and /readyz are here\n"
+        status, body = "404 Not Found", "only /healthz, /readyz and /metrics are here\n"
     elif problems:
         status, body = "503 Service Unavailable", "\n".join(problems) + "\n"
     else:
         status, body = "200 OK", "ok\n"
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body.encode())}\r\nConnection: close"
-    return f"{head}\r\n\r\n{body}".encode()
+    return _answer("text/plain", body.encode(), status)
+
+
+def _answer(content_type: str, body: bytes, status: str = "200 OK") -> bytes:
+    lines = (f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "Connection: close")
+    return "\r\n".join((*lines, "", "")).encode() + body

@@ -70,10 +70,13 @@ class Sweep:
                 async with asyncio.timeout(EVERY_SECONDS):
                     await self._hastened.wait()
             self._hastened.clear()
+            failed = True
             try:
                 await self.round()
+                failed = False
             except Exception:
                 log.warning("sweep failed", exc_info=True)
+            self.world.metrics.swept(failed=failed)
 
     def hasten(self) -> None:
         """Has the next round come now."""
@@ -96,6 +99,7 @@ class Sweep:
         versions = {raw["metadata"]["uid"]: raw["metadata"] for raw in listing.items}
         for ghost in kind.cache.absent_from(versions, int(listing.resource_version)):
             log.info("deletion missed by the watch", kind=kind.resource.plural, name=ghost.metadata.name)
+            self.world.metrics.missed(kind.resource.plural, "deletion")
             kind.drop(ghost)
         before = self._suspects.get(kind.resource.plural, {})
         behind = {uid: meta["resourceVersion"] for uid, meta in versions.items() if self._behind(kind, meta)}
@@ -104,6 +108,7 @@ class Sweep:
         self.late[kind.resource.plural] = len(late)
         for meta in late:
             log.warning("change missed by the watch", kind=kind.resource.plural, name=meta["name"])
+            self.world.metrics.missed(kind.resource.plural, "update")
             await self._fetch(kind, meta["name"])
 
     def _behind(self, kind: _Kind, meta: Mapping[str, Any]) -> bool:

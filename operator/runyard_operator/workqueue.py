@@ -29,6 +29,9 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+Worked = Callable[[float, bool], None]
+"""Told after each call of a handler: its seconds, and whether it raised."""
+
 Handler = Callable[[Key], Awaitable[float | None]]
 """Works one key; returns the seconds after which the key is due again, or None."""
 
@@ -42,9 +45,11 @@ class _Later:
 class WorkQueue:
     """Runs `handler` for added keys, at most `workers` at once and never twice at once for one key."""
 
-    def __init__(self, name: str, handler: Handler, *, workers: int) -> None:
+    def __init__(
+        self, name: str, handler: Handler, *, workers: int, worked: Worked = lambda seconds, failed: None
+    ) -> None:
         self.name = name
-        self.errors = 0
+        self._worked = worked
         self._handler = handler
         self._workers = workers
         self._ready: dict[Key, float] = {}
@@ -124,17 +129,19 @@ class WorkQueue:
             later.timer.cancel()
 
     async def _work(self, key: Key) -> None:
+        failed = False
         try:
             after = await self._handler(key)
         except Exception:
-            self.errors += 1
+            failed = True
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             after = pause(BACKOFF, failures)
             log.warning("reconcile failed", queue=self.name, key=str(key), retry_in=after, exc_info=True)
         else:
             self._failures.pop(key, None)
         finally:
-            del self._running[key]
+            began, _ = self._running.pop(key)
+            self._worked(asyncio.get_running_loop().time() - began, failed)
             if (since := self._again.pop(key, None)) is not None:
                 self._ready.setdefault(key, since)
         if after is not None and self._open:

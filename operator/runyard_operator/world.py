@@ -15,6 +15,7 @@ from runyard_kube import errors as kube
 from runyard_kube.resources import AGENTS, PODS
 from runyard_operator.cache import Cache
 from runyard_operator.links import Links
+from runyard_operator.metrics import Metrics
 from runyard_operator.ports import Cluster, Rows
 from runyard_operator.runs.memory import Memory
 from runyard_operator.seen import EndedPods, PodView, agent_of, pod_of
@@ -28,14 +29,15 @@ def utc_now() -> datetime:
 
 @dataclass
 class Caches:
-    """What was last seen of each kind. Runs are grouped by thread, Agent, pod, and by Agent while not admitted."""
+    """What was last seen of each kind. Runs are grouped by thread, by Agent, by pod while one runs them, and by Agent
+    while they aren't admitted."""
 
     runs: Cache[Run] = field(
         default_factory=lambda: Cache(
             {
                 "thread": lambda run: run.thread_id,
                 "agent": lambda run: run.spec.agent_name,
-                "pod": lambda run: run.status.pod_name,
+                "pod": lambda run: run.status.pod_name if run.state is RunState.RUNNING else None,
                 "unadmitted": lambda run: run.spec.agent_name if awaits_admission(run) else None,
             }
         )
@@ -50,7 +52,7 @@ class World:
     """`run_queue` has thread keys, `agent_queue` Agent keys. `leading`: this operator works, rather than only looks.
     `inherited`: uids of pods that ran before its term. `nonce` makes what a pod's token is derived with.
 
-    All but the caches is of one term of leading: what an operator remembered of an earlier one may be wrong by now.
+    All but caches and metrics is of one term of leading: what was remembered of an earlier one may be wrong by now.
     """
 
     settings: Settings
@@ -61,6 +63,7 @@ class World:
     agent_queue: WorkQueue
     caches: Caches = field(default_factory=Caches)
     memory: Memory = field(default_factory=Memory)
+    metrics: Metrics = field(default_factory=Metrics)
     leading: bool = False
     inherited: set[str] = field(default_factory=set)
     now: Callable[[], datetime] = utc_now

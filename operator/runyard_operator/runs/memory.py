@@ -26,13 +26,15 @@ class Unanswered:
 
 @dataclass
 class RunMemory:
-    """One run: `used` is the highest attempt known to have been claimed; `started` is exact, unlike the status.
-    `template`: hash of the pod template that its last attempt ran on; the next one goes there too if it can."""
+    """One run: `used` is the highest attempt known to have been claimed; `started` is exact, unlike the status; `seen`:
+    when this operator first saw it waiting. `template`: hash of the pod template that its last attempt ran on; the next
+    one goes there too if it can."""
 
     unanswered: Unanswered | None = None
     used: int = 0
     stopping: tuple[int, CancelAction] | None = None
     started: datetime | None = None
+    seen: datetime | None = None
     retries: int = 0
     template: str | None = None
     waits_since: datetime | None = None

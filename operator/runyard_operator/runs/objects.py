@@ -4,6 +4,7 @@ import structlog
 
 from runyard_api.crd import Manifest
 from runyard_api.run import Run
+from runyard_api.states import RunState
 from runyard_kube import errors as kube
 from runyard_kube.resources import RUNS
 from runyard_operator import events
@@ -32,6 +33,7 @@ async def patch(world: World, run: Run, status: Manifest) -> bool:
                 RUNS, meta.namespace, meta.name, status, resource_version=version or None
             )
             world.caches.runs.put(run_of(raw))
+            _count(world, run, status)
             return True
         except kube.NotFound:
             break
@@ -43,6 +45,13 @@ async def patch(world: World, run: Run, status: Manifest) -> bool:
             break
     log.debug("object is gone", **names(run))
     return False
+
+
+def _count(world: World, run: Run, status: Manifest) -> None:
+    world.metrics.patched(run, status)
+    memory = world.memory.runs.get(run.run_id)
+    if run.state is RunState.PENDING and status.get("attempt") == 1 and memory and memory.seen and memory.started:
+        world.metrics.dispatched(run.spec.agent_name, memory.seen, memory.started)
 
 
 async def _version(world: World, run: Run) -> str | None:

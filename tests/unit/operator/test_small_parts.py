@@ -242,7 +242,7 @@ def test_a_short_token_key_is_refused(tmp_path: Path) -> None:
         (Health(lambda: [("runs", 61)], lambda: [], started=True), "/healthz", 503, "queue runs: work waits for 61 s"),
         (Health(lambda: [], lambda: [("pods", 2)], started=True), "/healthz", 503, "watch of pods: missed 2 changes"),
         (Health(lambda: [], lambda: [], lag=6.0, started=True), "/healthz", 503, "event loop: 6.0 s late"),
-        (Health(lambda: [], lambda: [], started=True), "/metrics", 404, "only /healthz and /readyz"),
+        (Health(lambda: [], lambda: [], started=True), "/", 404, "only /healthz, /readyz and /metrics"),
     ],
 )
 async def test_probes(health: Health, path: str, code: int, said: str) -> None:

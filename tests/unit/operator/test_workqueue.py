@@ -6,6 +6,7 @@ import itertools
 from tests.support.fake_time import run_in_fake_time
 
 from runyard_operator.workqueue import BACKOFF, Key, WorkQueue
+from runyard_operator.workqueue import Worked as Told
 
 A, B, C = Key("ns", "a"), Key("ns", "b"), Key("ns", "c")
 
@@ -33,8 +34,8 @@ class Worked:
         return self.after.pop(key, None)
 
 
-def started(worked: Worked, workers: int = 8) -> WorkQueue:
-    queue = WorkQueue("test", worked, workers=workers)
+def started(worked: Worked, workers: int = 8, told: Told = lambda seconds, failed: None) -> WorkQueue:
+    queue = WorkQueue("test", worked, workers=workers, worked=told)
     queue.start()
     return queue
 
@@ -143,10 +144,11 @@ def test_a_key_whose_handler_raises_comes_back_ever_later_and_at_most_a_minute_l
     worked.failing.add(A)
 
     async def scenario() -> int:
-        queue = started(worked)
+        told: list[bool] = []
+        queue = started(worked, told=lambda seconds, failed: told.append(failed))
         queue.add(A)
         await asyncio.sleep(sum(BACKOFF) + 130)
-        return queue.errors
+        return sum(told)
 
     errors = run_in_fake_time(scenario())
     times = [at for _, at in worked.began]

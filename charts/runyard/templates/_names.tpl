@@ -9,6 +9,9 @@
 {{- define "runyard.agentPods.name" -}}{{ .Release.Name }}-agent-pods{{- end }}
 {{- define "runyard.cleanup.name" -}}{{ .Release.Name }}-cleanup{{- end }}
 
+{{- define "runyard.alerts.name" -}}{{ .Release.Name }}-alerts{{- end }}
+{{- define "runyard.dashboard.name" -}}{{ .Release.Name }}-dashboard{{- end }}
+
 {{- define "runyard.agents.namespace" -}}{{ .Values.namespaces.agents | default (printf "%s-agents" .Release.Name) }}{{- end }}
 {{- define "runyard.sandboxes.namespace" -}}{{ .Values.namespaces.sandboxes | default (printf "%s-sandboxes" .Release.Name) }}{{- end }}
 

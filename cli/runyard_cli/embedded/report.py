@@ -88,7 +88,7 @@ class Lines:
         self._console, self._verbose = console, verbose
 
     def starting(self, version: str, config: Path, graphs: Mapping[str, str]) -> None:
-        self._console.print(Text.assemble(("Runyard ", "bold"), (version, "dim"), f"  {config}"))
+        self._console.print(Text.assemble(("Runyard ", "bold"), (version, "dim"), f"  {config}"), soft_wrap=True)
         self._console.print(Text(f"Importing {', '.join(graphs)} …", style="dim"), soft_wrap=True)
 
     def started(self, started: Started) -> None:

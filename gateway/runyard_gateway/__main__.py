@@ -16,6 +16,7 @@ from runyard_clients.runtime import pooled_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.cluster.kube_runs import Cluster, KubeRuns
 from runyard_gateway.oidc import open_oidc
+from runyard_gateway.protocol import BoundedProtocol
 from runyard_gateway.settings import ServerSettings, read_environment
 from runyard_kube.client import KubeClient
 from runyard_process.environment import settings_or_exit
@@ -77,7 +78,7 @@ async def serve(settings: ServerSettings) -> None:
             app,
             host="0.0.0.0",
             port=settings.port,
-            http="httptools",
+            http=BoundedProtocol,
             ws="none",
             access_log=False,
             log_config=None,

@@ -4,6 +4,8 @@ Used by the run routes; puts together relay, render, following and streaming.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from runyard_api.events import EventId
 from runyard_api.wire_views import RunView
@@ -31,6 +33,12 @@ def run_answer(run: RunRow, location: str) -> JsonResponse:
     return JsonResponse(view, headers={"content-location": location})
 
 
+def held(run: RunRow) -> RunRow:
+    """The run without what its user sent and got: streams last long, and there are many of them."""
+    small: dict[str, Any] = {name: run.payload[name] for name in ("stream_mode", "durability") if name in run.payload}
+    return replace(run, payload=small, result=None)
+
+
 def stream_answer(
     ctx: Context,
     run: RunRow,
@@ -42,6 +50,7 @@ def stream_answer(
     headers: Mapping[str, str],
 ) -> LiveResponse:
     """The run's events (`modes` empty: all it emits) after an id, or only those to come, until its end."""
+    run = held(run)
     renderer = Renderer(Wanted.of(modes, run.payload.get("stream_mode") or ()))
     relay = Relay(ctx.db, ctx.runs, run, renderer, after=after, live=live)
     return LiveResponse(
@@ -58,6 +67,7 @@ def wait_answer(
     ctx: Context, run: RunRow, *, cancel_if_left: bool, headers: Mapping[str, str], empty: bool = False
 ) -> LiveResponse:
     """The run's outcome as JSON once it has finished, newlines until then; `{}` for a removed one, or if `empty`."""
+    run = held(run)
 
     async def produce(sink: Sink) -> None:
         row = await finished_row(ctx.db, ctx.runs, run.run_id)

@@ -14,8 +14,10 @@ from starlette.middleware.cors import CORSMiddleware
 
 from runyard_gateway import failures
 from runyard_gateway.auth import Authentication, KeyCache, Tokens
+from runyard_gateway.body import BodyLimits
 from runyard_gateway.context import Context
 from runyard_gateway.handover import Handover
+from runyard_gateway.load import Admission, Load
 from runyard_gateway.middleware import RequestContext
 from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import Runs
@@ -68,15 +70,18 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
         await asyncio.wait({sweep})
         await context.handover.close()
 
+    load = Load(settings.max_requests, settings.max_streams)
     app = FastAPI(
         title="Runyard",
         description="Threads and runs of LangGraph agents, as LangGraph's SDKs speak to them.",
         version=version("runyard"),
         redoc_url=None,
         lifespan=lifespan,
-        middleware=_middleware(settings, deps),
+        middleware=_middleware(settings, deps, load),
     )
     app.state.context = context
+    app.state.load = load
+    app.state.bodies = BodyLimits(settings.max_body_bytes)
     failures.install(app)
     # In the order of how often they are called: each request is held against the routes one by one.
     for module in (submission, runs, thread_search, threads, thread_state, bulk, assistants, meta):
@@ -93,7 +98,7 @@ async def _delete_expired_threads(settings: Settings, deps: Deps) -> None:
     )
 
 
-def _middleware(settings: Settings, deps: Deps) -> list[Middleware]:
+def _middleware(settings: Settings, deps: Deps, load: Load) -> list[Middleware]:
     """From the outside in."""
     return [
         Middleware(
@@ -104,5 +109,6 @@ def _middleware(settings: Settings, deps: Deps) -> list[Middleware]:
             expose_headers=EXPOSED,
         ),
         Middleware(RequestContext),
+        Middleware(Admission, load=load),
         Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db), tokens=deps.tokens),
     ]

@@ -1,71 +1,94 @@
-"""Reading JSON bodies strictly and writing JSON answers: what can't be stored or sent again is refused at the door.
+"""Reading request bodies within bounds, of one body and of all together, and writing JSON answers.
 
-Called by every route through StrictRoute; calls nothing but orjson.
+Called by every route through StrictRoute; calls json_input.py.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from json import JSONDecodeError
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import orjson
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
-MAX_DEPTH = 128
-"""Levels of lists and objects in a body. Below the limits of every writer of JSON on the way to the graph."""
-MAX_BODY_BYTES = 64 * 1024 * 1024
+from runyard_gateway.json_input import parse_json
+
 STALLED_SECONDS = 30.0
 """How long a client may pause in the middle of its body."""
-BAD_JSON = "Invalid JSON in request body"
+
+BODY_SECONDS = 120.0
+"""How long a whole body may take: a client that sends a byte now and then holds room that others wait for."""
+
+ROOM_SECONDS = 30.0
+"""How long a large body may wait for room before its client is asked to come back."""
+
+SMALL_BYTES = 64 * 1024
+"""Bodies up to this need no room: their number is bounded by that of requests."""
 
 
-def parse_json(raw: bytes) -> Any:
-    """The document. Raises HTTPException 422 for what is no JSON (NaN and lone surrogates included), nested more than
-    MAX_DEPTH levels deep, or holds a NUL character, which Postgres can't store."""
-    try:
-        document = orjson.loads(raw)
-    except JSONDecodeError as error:
-        raise HTTPException(422, BAD_JSON) from error
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(document) > MAX_DEPTH:
-        raise HTTPException(422, f"{BAD_JSON}: more than {MAX_DEPTH} levels deep")
-    if b"\\u0000" in raw and any("\x00" in text for text in _texts(document)):
-        raise HTTPException(422, "Request body: text must not contain NUL characters (\\u0000)")
-    return document
+class BodyLimits:
+    """What the bodies of all requests may hold together. A body is several times its size while it is taken apart and
+    stored, so there is room for one of the largest at a time, or for many smaller ones; the others wait unread."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._free = max_bytes
+        self._changed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def room(self) -> AsyncIterator["Room"]:
+        """Room for one request's body, given back at the end."""
+        room = Room(self)
+        try:
+            yield room
+        finally:
+            if room.held:
+                await self._give_back(room.held)
+
+    async def _take(self, size: int, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self._free >= size)
+                self._free -= size
+        except TimeoutError:
+            detail = "The server is busy with other large requests; try again."
+            raise HTTPException(503, detail, {"Retry-After": "1"}) from None
+
+    async def _give_back(self, size: int) -> None:
+        async with self._changed:
+            self._free += size
+            self._changed.notify_all()
 
 
-def _depth(document: Any) -> int:
-    level, depth = [document], 0
-    while level := [child for node in level for child in _children(node)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            break
-    return depth + 1
+class Room:
+    """The part of it that one request holds."""
 
+    def __init__(self, limits: BodyLimits) -> None:
+        self.limits, self.held = limits, 0
 
-def _children(node: Any) -> Iterator[Any]:
-    if isinstance(node, dict):
-        yield from node.values()
-    elif isinstance(node, list):
-        yield from node
+    async def ensure(self, announced: int | None, read: int, seconds: float = ROOM_SECONDS) -> None:
+        """Makes sure that there is room before more is read. A body of unknown length may become one of the largest.
 
-
-def _texts(document: Any) -> Iterator[str]:
-    pending = [document]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, str):
-            yield node
-        elif isinstance(node, dict):
-            yield from node
-        pending.extend(_children(node))
+        Raises HTTPException: 413 for a body that is larger than allowed, 503 when no room gets free in time.
+        """
+        if max(announced or 0, read) > self.limits.max_bytes:
+            raise HTTPException(413, f"Request body is larger than {_readable(self.limits.max_bytes)}")
+        size = self.limits.max_bytes if announced is None else announced
+        if not self.held and max(announced or 0, read) > SMALL_BYTES:
+            await self.limits._take(size, seconds)
+            self.held = size
 
 
 class StrictRequest(Request):
-    """A request whose JSON is read by parse_json and whose body is bounded, in size and in pauses."""
+    """A request whose JSON is read by parse_json and whose body is bounded, in size, in pauses and in all its time."""
 
-    stalled_seconds = STALLED_SECONDS
+    stalled_seconds, body_seconds = STALLED_SECONDS, BODY_SECONDS
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, room: Room) -> None:
+        super().__init__(scope, receive, send)
+        self._room = room
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -73,30 +96,41 @@ class StrictRequest(Request):
         return self._body
 
     async def _read(self) -> bytes:
-        _refuse_larger(int(self.headers.get("content-length", 0)))
+        announced = self._announced()
+        await self._room.ensure(announced, 0)
         chunks: list[bytes] = []
-        size, parts = 0, self.stream()
+        loop, size, parts = asyncio.get_running_loop(), 0, self.stream()
+        end = loop.time() + self.body_seconds
         while True:
             try:
-                async with asyncio.timeout(self.stalled_seconds):
+                async with asyncio.timeout_at(min(end, loop.time() + self.stalled_seconds)):
                     chunk = await anext(parts, None)
             except TimeoutError:
-                raise HTTPException(408, f"Request body: nothing came for {self.stalled_seconds:g} s") from None
+                raise HTTPException(408, self._too_slow(loop.time() >= end)) from None
             if chunk is None:
                 return b"".join(chunks)
             size += len(chunk)
-            _refuse_larger(size)
+            await self._room.ensure(announced, size)
             chunks.append(chunk)
+
+    def _announced(self) -> int | None:
+        """What Content-Length says; None for a body in chunks."""
+        text = self.headers.get("content-length")
+        if text is None:
+            return None if "transfer-encoding" in self.headers else 0
+        if not (text.isascii() and text.isdigit()) or len(text) > 18:
+            raise HTTPException(400, "Content-Length: must be a number of bytes")
+        return int(text)
+
+    def _too_slow(self, whole: bool) -> str:
+        if whole:
+            return f"Request body: took longer than {self.body_seconds:g} s"
+        return f"Request body: nothing came for {self.stalled_seconds:g} s"
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = parse_json(await self.body())
         return self._json
-
-
-def _refuse_larger(size: int) -> None:
-    if size > MAX_BODY_BYTES:
-        raise HTTPException(413, f"Request body is larger than {MAX_BODY_BYTES // 2**20} MiB")
 
 
 class StrictRoute(APIRoute):
@@ -108,7 +142,9 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             if "\x00" in request.url.path or b"%00" in request.scope["query_string"]:
                 raise HTTPException(422, "URL: must not contain NUL characters (%00)")
-            return await handle(StrictRequest(_as_json(request.scope), request.receive, request._send))
+            limits: BodyLimits = request.app.state.bodies
+            async with limits.room() as room:
+                return await handle(StrictRequest(_as_json(request.scope), request.receive, request._send, room))
 
         return strict
 
@@ -118,6 +154,10 @@ def _as_json(scope: Scope) -> Scope:
         return scope
     others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
     return {**scope, "headers": [*others, (b"content-type", b"application/json")]}
+
+
+def _readable(size: int) -> str:
+    return f"{size // 2**20} MiB" if size % 2**20 == 0 else f"{size} bytes"
 
 
 def to_json(value: Any) -> bytes:

@@ -10,7 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from runyard_api.errors import RunyardError
-from runyard_gateway.body import BAD_JSON, JsonResponse
+from runyard_gateway.body import JsonResponse
+from runyard_gateway.json_input import BAD_JSON
 
 log = structlog.get_logger(__name__)
 RETRY_AFTER_SECONDS = "1"

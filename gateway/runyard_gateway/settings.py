@@ -26,13 +26,17 @@ AUTH: dict[str, Auth] = {"api-key": "api-key", "none": "none"}
 @dataclass(frozen=True)
 class Settings:
     """`auth` "none" makes every caller the user "default"; origins as in CORS, `*` for any. The thread of a stateless
-    run is deleted `temporary_thread_seconds` after its end, or up to `sweep_seconds` later."""
+    run is deleted `temporary_thread_seconds` after its end, or up to `sweep_seconds` later. More than `max_requests` at
+    work or `max_streams` open are answered with 503."""
 
     auth: Auth = "api-key"
     cors_origins: tuple[str, ...] = ("*",)
     heartbeat_seconds: float = 5.0
     temporary_thread_seconds: float = 60.0
     sweep_seconds: float = 5.0
+    max_body_bytes: int = 64 * 2**20
+    max_requests: int = 512
+    max_streams: int = 5000
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ def read_environment(environ: Mapping[str, str]) -> ServerSettings:
             temporary_thread_seconds=env.number(
                 "RUNYARD_TEMPORARY_THREAD_SECONDS", Settings.temporary_thread_seconds, 30, 86400
             ),
+            max_body_bytes=env.whole("RUNYARD_MAX_BODY_BYTES", Settings.max_body_bytes, 1024, 2**30),
+            max_requests=env.whole("RUNYARD_MAX_REQUESTS", Settings.max_requests, 1, 100_000),
+            max_streams=env.whole("RUNYARD_MAX_STREAMS", Settings.max_streams, 1, 100_000),
         ),
         database_url=env.required("RUNYARD_DATABASE_URL"),
         agents_namespace=env.required("RUNYARD_AGENTS_NAMESPACE"),

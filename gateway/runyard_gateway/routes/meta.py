@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from runyard_api.errors import Unavailable
 from runyard_api.wire_views import InfoView
@@ -17,8 +17,10 @@ router = APIRouter(tags=["Meta"])
 
 @router.get("/")
 @router.get("/ok")
-async def ok(ctx: Ctx, check_db: Annotated[bool, Query()] = False) -> Response:
-    """Whether the server answers and, with check_db, whether its database does: 500 if not."""
+async def ok(request: Request, ctx: Ctx, check_db: Annotated[bool, Query()] = False) -> Response:
+    """Whether the server takes requests (503: it is overloaded) and, with check_db, whether its database does (500)."""
+    if request.app.state.load.overloaded:
+        return failure(503, "The server is at work on as many requests as it takes at once.", {"Retry-After": "1"})
     if check_db:
         try:
             await require_schema(ctx.db)

@@ -11,7 +11,7 @@ from structlog.contextvars import bind_contextvars
 
 from runyard_api.wire import RunCreate
 from runyard_api.wire_views import RunView
-from runyard_gateway.answers import run_answer, run_path, stream_answer, wait_answer
+from runyard_gateway.answers import held, run_answer, run_path, stream_answer, wait_answer
 from runyard_gateway.assistants import resolve
 from runyard_gateway.auth import User
 from runyard_gateway.body import StrictRoute
@@ -81,10 +81,10 @@ async def _start(ctx: Context, body: RunCreate, user: str, thread_id: UUID | Non
 
 def _new(ctx: Context, body: RunCreate, user: str, thread_id: UUID | None) -> NewRun:
     assistant = resolve(ctx.runs.agents(), body.assistant_id)
-    now_ms = int(ctx.now().timestamp() * 1000)
-    run_id, own_thread = (uuid7(now_ms, secrets.token_bytes(10)) for _ in range(2))
+    now = ctx.now()
+    run_id, own_thread = (uuid7(int(now.timestamp() * 1000), secrets.token_bytes(10)) for _ in range(2))
     place = Place(str(run_id), str(thread_id or own_thread), user, stateless=thread_id is None)
-    return new_run(body, assistant, place)
+    return new_run(body, assistant, place, now)
 
 
 async def _commit(ctx: Context, new: NewRun) -> RunRow:
@@ -92,7 +92,7 @@ async def _commit(ctx: Context, new: NewRun) -> RunRow:
     run = await create_run(ctx.db, new, ctx.now())
     bind_contextvars(run=run.run_id, thread=run.thread_id)
     log.info("run created", graph=run.graph_id, agent=run.agent_name, sequence=run.sequence)
-    ctx.handover.submit(run)
+    ctx.handover.submit(held(run))
     return run
 
 

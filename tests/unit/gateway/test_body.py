@@ -6,7 +6,8 @@ import pytest
 from fastapi import HTTPException
 from starlette.types import Message
 
-from runyard_gateway.body import MAX_BODY_BYTES, MAX_DEPTH, StrictRequest, parse_json, to_json
+from runyard_gateway.body import SMALL_BYTES, BodyLimits, Room, StrictRequest, to_json
+from runyard_gateway.json_input import MAX_DEPTH, MAX_VALUES, parse_json
 
 BAD = {
     "an empty body": b"",
@@ -16,6 +17,12 @@ BAD = {
     "a lone high surrogate": b'{"input": "\\ud800"}',
     "bytes that are no UTF-8": b'{"input": "\xff"}',
     "a raw control character": b'{"input": "\x00"}',
+    "a key twice": b'{"a": 1, "b": {"c": "x:y", "c": 2}}',
+    "a key twice in another spelling": b'{"a": 1, "\\u0061": 2}',
+    "an integer beyond 64 bits": b'{"input": 18446744073709551616}',
+    "a very long integer": b"[-" + b"9" * 100 + b"]",
+    "too many values": b"[" + b"1," * MAX_VALUES + b"1]",
+    "too many empty lists": b"[" + b"[]," * (MAX_VALUES // 2) + b"[]]",
     "two documents": b"{}{}",
     "a body deeper than the parser can go": b"[" * 2000 + b"]" * 2000,
     "lists one level too deep": b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
@@ -46,6 +53,11 @@ GOOD: dict[str, tuple[bytes, object]] = {
     "many brackets side by side": (b"[" + b"[]," * 500 + b"[]]", [[]] * 501),
     "a surrogate pair": (b'"\\ud83d\\ude00"', "\U0001f600"),
     "null": (b"null", None),
+    "the same key in two objects": (b'[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+    "colons and quotes in text": (b'{"a:\\"": "\\\\", "b": ": {\\"a\\": 1"}', {'a:"': "\\", "b": ': {"a": 1'}),
+    "the largest integers": (b"[18446744073709551615, -9223372036854775808]", [2**64 - 1, -(2**63)]),
+    "long digits in text and in fractions": (b'["1234567890123456789012", 1.1234567890123456789, 1e3]', None),
+    "many commas in text": (b'"' + b"," * (MAX_VALUES + 1) + b'"', None),
 }
 
 
@@ -60,7 +72,15 @@ def test_what_is_read_can_be_written_again() -> None:
     assert to_json(document) == b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
 
 
-def _request(*messages: Message, length: int | None = None, cls: type[StrictRequest] = StrictRequest) -> StrictRequest:
+LIMIT = 10 * SMALL_BYTES
+
+
+def _request(
+    *messages: Message,
+    headers: dict[str, str] | None = None,
+    limits: BodyLimits | None = None,
+    cls: type[StrictRequest] = StrictRequest,
+) -> StrictRequest:
     """A request that receives these messages and then nothing any more."""
     coming = list(messages)
 
@@ -70,23 +90,43 @@ def _request(*messages: Message, length: int | None = None, cls: type[StrictRequ
         await asyncio.Event().wait()
         raise AssertionError
 
-    headers = [] if length is None else [(b"content-length", str(length).encode())]
-    return cls({"type": "http", "method": "POST", "headers": headers}, receive)
+    async def send(_: Message) -> None: ...
+
+    raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    scope = {"type": "http", "method": "POST", "headers": raw}
+    return cls(scope, receive, send, Room(limits or BodyLimits(LIMIT)))
 
 
 def _part(body: bytes, *, more: bool) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
+CHUNKED = {"transfer-encoding": "chunked"}
+
+
 async def test_a_body_in_parts_is_read() -> None:
-    request = _request(_part(b'{"a":', more=True), _part(b"1}", more=False))
+    request = _request(_part(b'{"a":', more=True), _part(b"1}", more=False), headers=CHUNKED)
     assert await request.json() == {"a": 1}
 
 
 async def test_a_body_that_is_announced_too_large_is_refused_before_it_comes() -> None:
     with pytest.raises(HTTPException) as refused:
-        await _request(length=MAX_BODY_BYTES + 1).body()
+        await _request(headers={"content-length": str(LIMIT + 1)}).body()
     assert refused.value.status_code == 413
+
+
+async def test_a_body_of_unknown_length_is_refused_once_it_is_too_large() -> None:
+    part = _part(b" " * SMALL_BYTES, more=True)
+    with pytest.raises(HTTPException) as refused:
+        await _request(*[part] * 100, headers=CHUNKED).body()
+    assert refused.value.status_code == 413
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "+5", " 5 x", "9" * 5000, "\N{SUPERSCRIPT TWO}"])
+async def test_a_length_that_is_none_is_refused(length: str) -> None:
+    with pytest.raises(HTTPException) as refused:
+        await _request(headers={"content-length": length}).body()
+    assert refused.value.status_code == 400
 
 
 class _Impatient(StrictRequest):
@@ -95,5 +135,34 @@ class _Impatient(StrictRequest):
 
 async def test_a_body_that_stalls_is_given_up() -> None:
     with pytest.raises(HTTPException) as refused:
-        await _request(_part(b"{", more=True), cls=_Impatient).body()
+        await _request(_part(b"{", more=True), headers=CHUNKED, cls=_Impatient).body()
     assert (refused.value.status_code, refused.value.detail) == (408, "Request body: nothing came for 0.01 s")
+
+
+class _Hasty(StrictRequest):
+    body_seconds = 0.01
+
+
+async def test_a_body_that_takes_too_long_is_given_up() -> None:
+    with pytest.raises(HTTPException) as refused:
+        await _request(_part(b"{", more=True), headers=CHUNKED, cls=_Hasty).body()
+    assert (refused.value.status_code, refused.value.detail) == (408, "Request body: took longer than 0.01 s")
+
+
+async def test_large_bodies_wait_for_room_and_small_ones_do_not() -> None:
+    limits = BodyLimits(LIMIT)
+    async with limits.room() as first:
+        await first.ensure(LIMIT, 0)
+        async with limits.room() as small:
+            await small.ensure(SMALL_BYTES, SMALL_BYTES)
+        async with limits.room() as second:
+            waiting = asyncio.create_task(second.ensure(None, SMALL_BYTES + 1))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            with pytest.raises(HTTPException) as refused:
+                async with limits.room() as third:
+                    await third.ensure(SMALL_BYTES + 1, 0, seconds=0.001)
+            assert refused.value.status_code == 503
+            await limits._give_back(first.held)
+            first.held = 0
+            await waiting

@@ -157,7 +157,9 @@ class RunCreate(_Body):
     checkpoint_id: str | None = None
     checkpoint_during: bool | None = None
     durability: Durability | None = None
-    after_seconds: float | None = Field(default=None, ge=0, le=SMALL_INT, description="Seconds until it may start.")
+    after_seconds: float | None = Field(
+        default=None, ge=0, le=10 * 365 * 86_400, description="Seconds until it may start; runs behind it wait with it."
+    )
     webhook: Any = None
     feedback_keys: list[str] | None = None
     langsmith_tracer: Any = Field(default=None, description="Accepted and ignored: this server doesn't trace.")
@@ -166,7 +168,7 @@ class RunCreate(_Body):
 
     def unsupported(self) -> tuple[str, ...]:
         """Names of the options given that this server doesn't implement."""
-        return _given(self, "after_seconds", "webhook", "feedback_keys")
+        return _given(self, "webhook", "feedback_keys")
 
 
 class StateAtCheckpoint(_Body):

@@ -2,6 +2,7 @@
 refused here by name. Called by routes/submission.py."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from runyard_api.errors import BadRequest, Invalid
@@ -22,8 +23,9 @@ class Place:
     stateless: bool = False
 
 
-def new_run(body: RunCreate, assistant: Assistant, place: Place) -> NewRun:
-    """The run to store. Raises Invalid for what this server lacks, BadRequest for contradictions."""
+def new_run(body: RunCreate, assistant: Assistant, place: Place, now: datetime) -> NewRun:
+    """The run to store, asked for at `now`. Raises Invalid for what this server lacks, BadRequest for
+    contradictions."""
     refuse_unsupported(body.unsupported())
     if place.stateless:
         _check_stateless(body)
@@ -42,6 +44,7 @@ def new_run(body: RunCreate, assistant: Assistant, place: Place) -> NewRun:
         on_disconnect=body.on_disconnect or "continue",
         if_not_exists="create" if place.stateless else body.if_not_exists or "reject",
         temporary=place.stateless and body.on_completion != "keep",
+        not_before=now + timedelta(seconds=body.after_seconds) if body.after_seconds else None,
     )
 
 

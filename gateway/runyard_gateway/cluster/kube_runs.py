@@ -201,7 +201,13 @@ def manifest_of(run: RunRow, namespace: str) -> Manifest:
         on_disconnect=run.on_disconnect,
         durability=payload["durability"],
         stream_mode=payload["stream_mode"],
+        not_before=_whole_seconds(run.not_before),
     )
     if run.cancel_action:
         manifest["spec"] |= cancel_patch(run.cancel_action, run.cancel_reason or "")["spec"]
     return manifest
+
+
+def _whole_seconds(time: datetime | None) -> datetime | None:
+    """Rounded up: Kubernetes' times have no fractions, and a run never starts too early."""
+    return time and (time + timedelta(microseconds=999_999)).replace(microsecond=0)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -165,3 +166,16 @@ async def test_a_thread_deleted_at_one_takes_its_runs_along_everywhere(
     again = [await one.sdk.runs.create(thread, "echo", input={"log": []}) for _ in range(2)]
     assert [(await place.ended(made["run_id"])).status.pod_name for made in again] == [pod, pod]
     assert (await two.sdk.threads.get_state(thread))["values"] == {"log": ["said", "said"]}
+
+
+async def test_a_delayed_run_starts_in_its_time(place: Place, replicas: tuple[Replica, Replica]) -> None:
+    one, two = replicas
+    thread = (await one.sdk.threads.create())["thread_id"]
+    log: Any = {"log": []}
+    run = await one.sdk.runs.create(thread, "echo", input=log, after_seconds=2)
+    await two.sdk.runs.join(thread, run["run_id"])
+    ended = await place.ended(run["run_id"])
+    assert ended.spec.not_before is not None
+    assert ended.status.start_time is not None
+    assert ended.status.start_time >= ended.spec.not_before
+    assert ended.spec.not_before >= datetime.fromisoformat(str(run["created_at"])) + timedelta(seconds=2)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -269,6 +270,31 @@ async def test_a_thread_that_no_graph_has_touched_cant_be_updated_unless_it_name
     assert (await sdk.threads.get_state(named))["values"] == {"log": ["x"]}
 
 
+async def test_a_delayed_run_starts_when_its_time_has_come_and_holds_up_those_behind_it(
+    sdk: LangGraphClient, thread: str
+) -> None:
+    delayed = await sdk.runs.create(thread, "stub", input=LOG, after_seconds=1)
+    behind = await sdk.runs.create(thread, "stub", input=LOG)
+    assert (await sdk.threads.get(thread))["status"] == "busy"
+    await asyncio.gather(*(sdk.runs.join(thread, run["run_id"]) for run in (delayed, behind)))
+    first, second = [await sdk.runs.get(thread, run["run_id"]) for run in (delayed, behind)]
+    assert (first["status"], second["status"]) == ("success", "success")
+    waited = datetime.fromisoformat(str(first["updated_at"])) - datetime.fromisoformat(str(delayed["created_at"]))
+    assert waited >= timedelta(seconds=1)
+    assert str(second["updated_at"]) > str(first["updated_at"])
+
+
+async def test_a_delayed_run_is_cancelled_before_it_starts(sdk: LangGraphClient, thread: str) -> None:
+    delayed = await sdk.runs.create(thread, "stub", input=LOG, after_seconds=3600)
+    assert await sdk.runs.wait(thread, "stub", input=LOG, multitask_strategy="rollback") == {"log": ["stub"]}
+    with pytest.raises(NotFoundError):
+        await sdk.runs.get(thread, delayed["run_id"])
+    again = await sdk.runs.create(thread, "stub", input=LOG, after_seconds=3600)
+    await sdk.runs.cancel(thread, again["run_id"], wait=True)
+    assert (await sdk.runs.get(thread, again["run_id"]))["status"] == "interrupted"
+    assert (await sdk.threads.get(thread))["status"] == "idle"
+
+
 async def test_simultaneous_updates_of_a_state_all_count_and_a_run_keeps_them_out(
     sdk: LangGraphClient, thread: str
 ) -> None:
@@ -295,7 +321,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], int, str]] = {
         "Cannot specify both configurable and context",
     ),
     "a webhook": ({"webhook": "https://example.com"}, 422, "webhook: not supported by this server"),
-    "a delay": ({"after_seconds": 1}, 422, "after_seconds: not supported by this server"),
+    "a delay that is none": ({"after_seconds": -1}, 422, "after_seconds: input should be greater than or equal to 0"),
     "events": ({"stream_mode": ["events"]}, 422, "not supported by this server"),
     "lifecycle": ({"stream_mode": ["lifecycle"]}, 422, "stream_mode[0]"),
     "an unknown strategy": ({"multitask_strategy": "x"}, 422, "'enqueue', 'reject', 'interrupt' or 'rollback'"),

@@ -1,6 +1,6 @@
 """From a run request to the run that is stored: defaults, and every refusal with its status and words."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ from runyard_gateway.intake import Place, new_run
 from runyard_store.runs import NewRun
 
 ASSISTANT = Assistant("hello", "hello", "greeter", datetime(2026, 1, 1, tzinfo=UTC))
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 THREAD = Place("r", "t", "user")
 STATELESS = Place("r", "t", "user", stateless=True)
 
 
 def made(place: Place = THREAD, **fields: Any) -> NewRun:
-    return new_run(RunCreate.model_validate({"assistant_id": "hello", **fields}), ASSISTANT, place)
+    return new_run(RunCreate.model_validate({"assistant_id": "hello", **fields}), ASSISTANT, place, NOW)
 
 
 def test_defaults() -> None:
@@ -54,7 +55,6 @@ REFUSALS: dict[str, tuple[Place, dict[str, Any], int, str]] = {
     ),
     "a command that says nothing": (THREAD, {"command": {}}, 422, "command: must have at least one of update, resume"),
     "a command that says it with empty values": (THREAD, {"command": {"update": {}, "goto": []}}, 422, "command: must"),
-    "a delay": (THREAD, {"after_seconds": 5}, 422, "after_seconds: not supported by this server"),
     "a webhook": (THREAD, {"webhook": "https://x"}, 422, "webhook: not supported by this server"),
     "feedback keys": (THREAD, {"feedback_keys": ["k"]}, 422, "feedback_keys: not supported by this server"),
 }
@@ -138,3 +138,11 @@ def test_checkpoint_during_is_a_durability(during: bool | None, want: str) -> No
 def test_a_stateless_run_makes_a_thread_that_goes_with_it_unless_kept() -> None:
     assert (made(STATELESS).temporary, made(STATELESS).if_not_exists) == (True, "create")
     assert made(STATELESS, on_completion="keep").temporary is False
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, None), (0, None), (1.5, NOW + timedelta(seconds=1.5)), (60, NOW + timedelta(minutes=1))],
+)
+def test_a_delay_is_a_time_before_which_the_run_doesnt_start(given: float | None, expected: datetime | None) -> None:
+    assert made(after_seconds=given).not_before == expected

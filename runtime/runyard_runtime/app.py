@@ -29,6 +29,7 @@ from runyard_api.internal import (
     StatusMessage,
 )
 from runyard_api.tokens import bearer, token_matches
+from runyard_runtime.metrics import CONTENT_TYPE
 from runyard_runtime.registry import Registry
 from runyard_runtime.status import StatusHub
 from runyard_runtime.stored_events import stored_events
@@ -42,7 +43,7 @@ _TERM_DIGITS = 18
 @dataclass(frozen=True)
 class Services:
     """What the routes work with. `snapshot` gives the status without runs, `info` what this runtime is, `healthy`
-    whether it can work."""
+    whether it can work, `metrics` what Prometheus reads."""
 
     db: Database
     registry: Registry
@@ -51,6 +52,7 @@ class Services:
     snapshot: Callable[[], StatusMessage]
     info: Callable[[], RuntimeInfo]
     healthy: Callable[[], bool]
+    metrics: Callable[[], bytes]
 
 
 def create_app(services: Services, *, token_sha256: str | None) -> Starlette:
@@ -72,7 +74,11 @@ def create_app(services: Services, *, token_sha256: str | None) -> Starlette:
     inner: ASGIApp = Router(routes=internal)
     guarded = _TokenGuard(inner, token_sha256) if token_sha256 else inner
     return Starlette(
-        routes=[Route("/healthz", routes.health), Mount("/internal/v1", app=guarded)],
+        routes=[
+            Route("/healthz", routes.health),
+            Route("/metrics", routes.metrics),
+            Mount("/internal/v1", app=guarded),
+        ],
         exception_handlers={
             RunyardError: _refused,
             ValidationError: _refused,
@@ -89,6 +95,9 @@ class _Routes:
     async def health(self, _: Request) -> Response:
         healthy = self._of.healthy()
         return JSONResponse({"ok": healthy}, status_code=200 if healthy else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(self._of.metrics(), media_type=CONTENT_TYPE)
 
     async def start(self, request: Request) -> Response:
         self._obey(request)

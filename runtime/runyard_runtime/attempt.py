@@ -6,7 +6,7 @@ Made by `registry.py`. Sends the execution to the graph loop, moves its events t
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -23,6 +23,7 @@ from runyard_runtime.execution import Assignment, Execution, Outcome
 from runyard_runtime.feed import Feed, LogWriter
 from runyard_runtime.graph_loop import GraphLoop
 from runyard_runtime.graphs import Graphs
+from runyard_runtime.metrics import Metrics
 from runyard_runtime.run_config import RunIdentity
 from runyard_runtime.serialize import dumps
 from runyard_store import event_log
@@ -49,6 +50,7 @@ class Engine:
     checkpointers: Checkpointers
     recursion_limit: int
     stop_grace_seconds: float
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 class Attempt:
@@ -229,6 +231,8 @@ class Attempt:
         if self._late is not None and outcome.kind == "cancelled":
             state, outcome = RunState.TIMEOUT, replace(outcome, error=self._late.model_dump())
         if outcome.error:
+            if outcome.error.get("error") == Unavailable.__name__:
+                self._engine.metrics.checkpoint_failed()
             self._emitter.emit(ERROR, (), dumps(outcome.error))
         self._emitter.emit(END, (), dumps({"status": state}))
         last = self._emitter.take()
@@ -292,6 +296,7 @@ class Attempt:
             try:
                 return await call()
             except Unavailable as error:
+                self._engine.metrics.waited("end")
                 _log.warning("run waits for the database", error=error.detail)
             await asyncio.sleep(delay)
             delay = min(delay * 2, 2.0)
@@ -307,7 +312,11 @@ class Attempt:
         except Fenced:
             self.fence()
             raise
+        except Unavailable:
+            self._engine.metrics.waited("events")
+            raise
 
     def _logged(self, events: list[Event]) -> None:
+        self._engine.metrics.logged(len(events))
         self.feed.logged(len(events))
         self._emitter.logged(sum(len(event.data) for event in events))

@@ -141,6 +141,7 @@ class Registry:
             )
             self._attempts[attempt.run_id] = attempt
             attempt.start()
+            self._engine.metrics.started(resumed=claim.resume)
             report = attempt.report()
             self._publish(report)
             _log.info("run started", resume=claim.resume)
@@ -150,6 +151,8 @@ class Registry:
         """An attempt is over: ended, and kept until acknowledged, or given up, and forgotten once told."""
         report = attempt.report()
         _log.info("run over", state=report.state, given_up=report.given_up)
+        how = "rolled_back" if report.rolled_back else report.given_up or report.state.value
+        self._engine.metrics.ended(how)
         if self._attempts.get(attempt.run_id) is not attempt:
             return  # a newer attempt of it runs here
         if attempt.given_up:

@@ -77,6 +77,8 @@ class Runtime:
         self.registry = Registry(
             engine, slots=settings.slots, holder=holder, publish=self._hub.publish, max_runs=settings.max_runs
         )
+        engine.metrics.gauge("slots", "Runs that may be executed at a time.", lambda: settings.slots)
+        engine.metrics.gauge("slots_busy", "Slots in use.", lambda: self.registry.busy)
         self.app = self._make_app(holder)
 
     async def drain(self, seconds: float | None = None) -> None:
@@ -115,6 +117,7 @@ class Runtime:
             snapshot=self._figures,
             info=self._info,
             healthy=lambda: self._engine.graph_loop.alive,
+            metrics=self._engine.metrics.text,
         )
         return create_app(services, token_sha256=self._settings.token_sha256)
 

@@ -18,6 +18,7 @@ from runyard_api.errors import Early, Held, NotFound, Stale
 from runyard_api.events import first_base
 from runyard_api.states import RunState
 from runyard_store.database import Database
+from runyard_store.first_claim import claim_first
 from runyard_store.pre_run import PreRun, capture, checkpoint_ms, fork_point, progress
 from runyard_store.rows import RunRow, run_row
 from runyard_store.tables import runs, thread_leases
@@ -85,6 +86,11 @@ async def claim_run(db: Database, *, run_id: str, attempt: int, holder: str, now
     `holder` names a process (pod uid and boot id). Raises NotFound, Stale (the attempt isn't newer than one seen),
     Early (a lower sequence is unfinished), Held (a state update holds the thread), Unavailable.
     """
+    if attempt == 1 and db.kind == "postgresql":
+        first = await claim_first(db, run_id=run_id, holder=holder, now_ms=now_ms)
+        if first is not None:
+            head_ms = checkpoint_ms(first.pre_run.cut)
+            return Claim("started", first.run, first.epoch, first.pre_run, resume=False, head_ms=head_ms)
     async with db.begin() as connection:
         lease, run, lower = await _locked(connection, run_id)
         outcome = decide(lease, run, attempt=attempt, holder=holder, now_ms=now_ms, lower_unfinished=lower)

@@ -6,6 +6,7 @@ Used by __main__.py; starts them and gives what the measurements need to know of
 import base64
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ from hack.bench import peer
 from tests.e2e.servers import RELEASE, Cluster, Server, embedded, install
 
 _FLOOR_DATABASE = "bench_floor"
+_OPEN_TO_THIS_MACHINE = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "bench", "namespace": RELEASE},
+    "spec": {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"ipBlock": {"cidr": "172.30.0.0/24"}}]}],
+    },
+}
+"""The floor's process on this machine uses the release's Postgres, which the chart's policies keep for its own pods."""
+_OPEN_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,7 @@ def cluster_target() -> Iterator[Target]:
 
 def installed(cluster: Cluster) -> Target:
     """The release that is installed already."""
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(_OPEN_TO_THIS_MACHINE))
     server, owner = cluster.server(), _owner_url(cluster)
     one = Server(f"http://{_gateway_pod(cluster)}:8000", server.headers)
     floor = _floor_database(owner)
@@ -81,9 +95,21 @@ def _owner_url(cluster: Cluster) -> SplitResult:
     return owner._replace(netloc=owner.netloc.replace(owner.hostname or "", service))
 
 
+def _connect(url: str) -> "psycopg.Connection[tuple[str, ...]]":
+    """Waits until the policy lets us in."""
+    end = time.monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            return psycopg.connect(url, autocommit=True, connect_timeout=5)
+        except psycopg.OperationalError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.5)
+
+
 def _floor_database(owner: SplitResult) -> str:
     """A new database on the same server; returns its URL."""
-    with psycopg.connect(owner.geturl(), autocommit=True) as connection:
+    with _connect(owner.geturl()) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {_FLOOR_DATABASE} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {_FLOOR_DATABASE}")
     return owner._replace(path=f"/{_FLOOR_DATABASE}").geturl()

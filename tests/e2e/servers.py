@@ -57,7 +57,7 @@ def embedded(folder: Path) -> Iterator[Server]:
     process = subprocess.Popen([*command, "--state", str(folder / "state")], stdout=log, stderr=log)
     try:
         server = Server(f"http://127.0.0.1:{port}")
-        _until_ok(server.url, seconds=30, alive=lambda: process.poll() is None, log=folder / "dev.log")
+        _until_ok(server.url, seconds=60, alive=lambda: process.poll() is None, log=folder / "dev.log")
         yield server
     finally:
         process.terminate()
@@ -153,7 +153,7 @@ def install(cluster: Cluster) -> None:
         cluster.kubectl("apply", "-n", AGENTS, "-f", str(path))
     cluster.kubectl("wait", "agent", "--all", "-n", AGENTS, "--for=condition=Ready", "--timeout=90s")
     server = cluster.server()
-    _until_ok(server.url, seconds=30, alive=lambda: True, log=None)
+    _until_ok(server.url, seconds=60, alive=lambda: True, log=None)
 
 
 def run(command: list[str], *, env: dict[str, str] | None = None, stdin: str | None = None, timeout: int = 120) -> str:

@@ -102,6 +102,7 @@ REFUSED = {
         "database.external.secretName and database.external.url",
         "one of them",
     ),
+    "scraping by nobody": ("metrics.podMonitors.enabled=true", "networkPolicies.metrics.from", "is needed"),
     "one namespace for two purposes": ("namespaces.agents=runyard", "namespaces.agents", "must differ"),
 }
 

@@ -62,6 +62,7 @@ lint-code: $(VENV)/.dev ## Format, ruff, mypy --strict, layers, generated CRDs, 
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate_crds.py --check
 	$(BIN)/python hack/generate_values.py --check
+	$(BIN)/python hack/generate_values.py --check
 	hack/check_locks.sh
 
 lint-chart: ## Lint the Helm chart
@@ -76,6 +77,9 @@ hooks: $(VENV)/.dev ## Check each commit and push in this clone (.pre-commit-con
 
 crds: $(VENV)/.dev ## Generate crds/ from the models
 	$(BIN)/python hack/generate_crds.py
+
+values: $(VENV)/.dev ## Generate docs/values.md from the chart's values schema
+	$(BIN)/python hack/generate_values.py
 
 lock: ## Resolve requirements.lock and requirements/*.lock (LOCK_ARGS=--upgrade for newer versions)
 	hack/lock.sh

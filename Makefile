@@ -120,5 +120,5 @@ $(VENV)/.dev: requirements.lock pyproject.toml hack/venv.sh
 $(VENV)/.embedded: requirements/embedded.lock pyproject.toml hack/venv.sh
 	@hack/venv.sh requirements/embedded.lock $@
 
-.PHONY: help demo test venv bench lint lint-code lint-chart format hooks crds lock images clean binaries
+.PHONY: help demo test venv bench lint lint-code lint-chart format hooks crds values lock images clean binaries
 .PHONY: cluster-up cluster-down cluster-deps $(addprefix test-,$(LAYERS))

@@ -20,6 +20,8 @@ from runyard_store.deletion import RemovedRun
 from runyard_store.runs import RunRow, request_cancel
 
 log = structlog.get_logger(__name__)
+AT_ONCE = 16
+"""How many runs of all bulk requests are told of at a time: those of others wait behind them at the API server."""
 CLIENT_LEFT = "the client disconnected"
 
 
@@ -29,6 +31,7 @@ class Handover:
     def __init__(self, db: Database, runs: Runs) -> None:
         self._db, self._runs = db, runs
         self._tasks: set[asyncio.Task[None]] = set()
+        self._many = asyncio.Semaphore(AT_ONCE)
 
     def submit(self, run: RunRow) -> None:
         """Hands the run over, now if possible."""
@@ -51,7 +54,7 @@ class Handover:
     def tell_cancelled(self, rows: Sequence[RunRow]) -> None:
         """Passes on cancels that are written down; what isn't passed on is found by a sweep."""
         for row in rows:
-            self._start(partial(self._tell_cancel, row), row)
+            self._start(partial(self._in_turn, partial(self._tell_cancel, row)), row)
 
     async def _tell_cancel(self, row: RunRow) -> None:
         action = row.cancel_action or CancelAction.INTERRUPT
@@ -60,7 +63,12 @@ class Handover:
     def remove(self, removed: Sequence[RemovedRun]) -> None:
         """Sees to it that nothing is left of runs whose rows are gone; the unfinished ones come first."""
         for run in sorted(removed, key=lambda run: not run.unfinished):
-            self._start(partial(patiently, partial(self._runs.remove, run), what="removing a run"), run)
+            gone = partial(patiently, partial(self._runs.remove, run), what="removing a run")
+            self._start(partial(self._in_turn, gone), run)
+
+    async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._many:
+            await work()
 
     async def close(self) -> None:
         """Drops what isn't done: rows tell every gateway what is left to do."""

@@ -5,13 +5,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
+from tests.support.postgres import PostgresServer
 from tests.support.store_rows import NOW, claimed, finish_of, later, stored_run
 
 from runyard_api.states import RunState, ThreadState
-from runyard_store.database import Database
+from runyard_store.database import Database, open_database
 from runyard_store.finish import finish_run
+from runyard_store.migrate import migrate
 from runyard_store.rows import ThreadRow
-from runyard_store.runs import finish_unheld
+from runyard_store.runs import count_runs, finish_unheld, list_runs
 from runyard_store.thread_search import SortBy, ThreadFilter, ThreadPage, count_threads, search_threads
 from runyard_store.threads import create_thread, get_thread
 
@@ -134,3 +137,48 @@ async def test_rows_are_whole_but_for_the_head(db: Database, user: str) -> None:
     await finish_unheld(db, lost.run_id, RunState.ERROR, {"error": "E", "message": "m"}, NOW)
     [row] = await search_threads(db, ThreadFilter(user_id=user), ThreadPage())
     assert row.head_unknown
+
+
+THREADS = """
+INSERT INTO threads (thread_id, user_id, created_at, updated_at, metadata, config, status, interrupts, run_seq,
+  unfinished)
+SELECT gen_random_uuid()::text, :user, now() - n * interval '1 s', now() - n * interval '1 s', '{"kind": "chat"}', '{}',
+  'idle', '{}', 0, 0 FROM generate_series(1, 10000) n"""
+RUNS = """
+INSERT INTO runs (run_id, thread_id, user_id, assistant_id, graph_id, agent_name, sequence, status, created_at,
+  updated_at, attempt, failures, event_base, metadata, payload, multitask_strategy, on_disconnect, temporary)
+SELECT gen_random_uuid()::text, :thread, :user, 'a', 'g', 'n', n, CASE n % 1000 WHEN 0 THEN 'error' ELSE 'success' END,
+  now(), now(), 1, 0, 1, '{}', '{}', 'enqueue', 'continue', false FROM generate_series(1, 10000) n"""
+
+
+@pytest.mark.postgres
+async def test_with_ten_thousand_threads_and_runs_pages_come_by_index_and_totals_are_true(
+    postgres: PostgresServer, user: str
+) -> None:
+    url = postgres.new_database()
+    migrate(url)
+    db = await open_database(url)
+    async with db.begin() as connection:
+        await connection.execute(text(THREADS), {"user": user})
+        thread = (await connection.execute(text("SELECT min(thread_id) FROM threads"))).scalar_one()
+        await connection.execute(text(RUNS), {"user": user, "thread": thread})
+    async with db.single() as connection:
+        await connection.execute(text("ANALYZE"))
+    assert await count_threads(db, ThreadFilter(user_id=user, metadata={"kind": "chat"})) == 10_000
+    assert len(await found(db, user, page=ThreadPage(limit=5, offset=9_997))) == 3
+    assert await count_runs(db, thread, user) == 10_000
+    assert await count_runs(db, thread, user, RunState.ERROR) == 10
+    newest = await list_runs(db, thread, user, status=RunState.ERROR)
+    assert [run.sequence for run in newest] == list(range(10_000, 0, -1000))
+    order = "ORDER BY {by} DESC, thread_id DESC LIMIT 10"
+    plans = {
+        "threads_by_creation": f"FROM threads WHERE user_id = :user {order.format(by='created_at')}",
+        "threads_by_user": f"FROM threads WHERE user_id = :user {order.format(by='updated_at')}",
+        "runs_thread_sequence": "FROM runs WHERE thread_id = :thread ORDER BY sequence DESC LIMIT 10",
+    }
+    async with db.read() as connection:
+        for index, query in plans.items():
+            asked = {"user": user, "thread": thread}
+            plan = (await connection.execute(text(f"EXPLAIN SELECT * {query}"), asked)).scalars().all()
+            assert any(index in line for line in plan), plan
+    await db.close()

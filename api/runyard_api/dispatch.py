@@ -1,9 +1,22 @@
-"""What to do next for one thread. Pure; the operator and the embedded dispatcher follow the same plan."""
+"""What to do next for one thread, and what it means that a pod refuses a run. Pure; the operator and the embedded dispatcher follow the same plan."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
+from runyard_api.errors import (
+    BadRequest,
+    Draining,
+    Early,
+    Held,
+    Invalid,
+    NoSlot,
+    NotFound,
+    RunyardError,
+    Stale,
+    Unavailable,
+)
 from runyard_api.states import CancelAction, RunState, Strategy
 
 
@@ -57,3 +70,40 @@ def _cancel_of(run: SeenRun, unfinished: list[SeenRun]) -> CancelAction | None:
         if newer.sequence > run.sequence and newer.strategy in (Strategy.INTERRUPT, Strategy.ROLLBACK):
             action = CancelAction(newer.strategy.value).escalated(action)
     return action
+
+
+class Refusal(StrEnum):
+    """What it means for a run that a pod answered its start with an error."""
+
+    FULL = "full"
+    """The pod takes none now; another may, or this one later."""
+    EARLY = "early"
+    """The thread can't be claimed yet: an earlier run isn't finished, or another writer holds the lease."""
+    STALE = "stale"
+    """The attempt was used up before: the row says how far they got."""
+    GONE = "gone"
+    """There is no such run any more."""
+    SILENT = "silent"
+    """No answer: the pod may be executing the run."""
+    WRONG = "wrong"
+    """No pod would answer otherwise: the run ends with this error."""
+    UNEXPECTED = "unexpected"
+    """Says nothing about the run; to be tried again, and told."""
+
+
+def refusal_of(error: RunyardError) -> Refusal:
+    """What the error means."""
+    match error:
+        case NoSlot() | Draining():
+            return Refusal.FULL
+        case Early() | Held():
+            return Refusal.EARLY
+        case Stale():
+            return Refusal.STALE
+        case NotFound():
+            return Refusal.GONE
+        case Unavailable():
+            return Refusal.SILENT
+        case BadRequest() | Invalid():
+            return Refusal.WRONG
+    return Refusal.UNEXPECTED

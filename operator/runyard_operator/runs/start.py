@@ -9,19 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from runyard_api.errors import (
-    BadRequest,
-    Draining,
-    Early,
-    Held,
-    Invalid,
-    NoSlot,
-    NotFound,
-    RunyardError,
-    Stale,
-    Unauthenticated,
-    Unavailable,
-)
+from runyard_api.dispatch import Refusal, refusal_of
+from runyard_api.errors import Draining, NoSlot, RunyardError, Unauthenticated
 from runyard_api.internal import RunHeld, RunStart
 from runyard_operator.links import PodLink
 from runyard_operator.runs.memory import RunMemory, Unanswered
@@ -81,35 +70,8 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
     )
     try:
         answer = await link.client.start_run(run_id, request)
-    except (NoSlot, Draining) as refusal:
-        link.slots.full = isinstance(refusal, NoSlot)
-        link.draining = isinstance(refusal, Draining)
-        _take_back(world, link, run_id, memory)
-        return None
-    except (Early, Held) as refusal:
-        log.debug("pod can't claim the thread yet", run=run_id, attempt=action.attempt, why=refusal.reason)
-        _take_back(world, link, run_id, memory)
-        return Outcome(again=world.memory.retry_in(run_id))
-    except Stale:
-        _take_back(world, link, run_id, memory)
-        return await _catch_up(world, run_id, action.attempt, memory)
-    except NotFound:
-        _take_back(world, link, run_id, memory)
-        return Outcome(row_gone=True)
-    except Unavailable as silence:
-        delay = world.memory.retry_in(run_id)
-        log.info("pod gave no answer", run=run_id, attempt=action.attempt, pod=link.pod.name, why=silence.detail)
-        return Outcome(again=delay)
-    except (BadRequest, Invalid) as refusal:
-        _take_back(world, link, run_id, memory)
-        return Outcome(refused=refusal)
-    except Unauthenticated:
-        log.warning("pod doesn't take our token", run=run_id, attempt=action.attempt, pod=link.pod.name)
-        _take_back(world, link, run_id, memory)
-        return Outcome(locked=True, again=world.memory.retry_in(run_id))
-    except RunyardError:
-        _take_back(world, link, run_id, memory)
-        raise
+    except RunyardError as error:
+        return await _refused(world, link, action, error)
     memory.unanswered, memory.used, memory.retries, memory.template = None, action.attempt, 0, link.pod.hash8
     memory.started = memory.started or run.status.start_time or world.now()
     if answer.started and run_id not in link.held:
@@ -117,6 +79,37 @@ async def _ask(world: World, link: PodLink, action: Dispatch) -> Outcome | None:
     link.hold(answer.run, asyncio.get_running_loop().time())
     link.slots.reserved.discard(run_id)
     return Outcome(link=link, held=link.held[run_id])
+
+
+async def _refused(world: World, link: PodLink, action: Dispatch, error: RunyardError) -> Outcome | None:
+    """What follows from a refusal. Raises one that says nothing about the run."""
+    run_id = action.seen.run.run_id
+    memory, meaning = world.memory.of(run_id), refusal_of(error)
+    if meaning is Refusal.SILENT:
+        delay = world.memory.retry_in(run_id)
+        log.info("pod gave no answer", run=run_id, attempt=action.attempt, pod=link.pod.name, why=error.detail)
+        return Outcome(again=delay)
+    memory.unanswered = None
+    if meaning is Refusal.FULL:
+        link.slots.full = isinstance(error, NoSlot)
+        link.draining = isinstance(error, Draining)
+    world.links.release(link, run_id)
+    match meaning:
+        case Refusal.FULL:
+            return None
+        case Refusal.EARLY:
+            log.debug("pod can't claim the thread yet", run=run_id, attempt=action.attempt, why=error.reason)
+            return Outcome(again=world.memory.retry_in(run_id))
+        case Refusal.STALE:
+            return await _catch_up(world, run_id, action.attempt, memory)
+        case Refusal.GONE:
+            return Outcome(row_gone=True)
+        case Refusal.WRONG:
+            return Outcome(refused=error)
+    if isinstance(error, Unauthenticated):
+        log.warning("pod doesn't take our token", run=run_id, attempt=action.attempt, pod=link.pod.name)
+        return Outcome(locked=True, again=world.memory.retry_in(run_id))
+    raise error
 
 
 async def _catch_up(world: World, run_id: str, attempt: int, memory: RunMemory) -> Outcome:
@@ -128,8 +121,3 @@ async def _catch_up(world: World, run_id: str, attempt: int, memory: RunMemory) 
         return Outcome(again=world.memory.retry_in(run_id))
     memory.used = row.attempt
     return Outcome(again=0.0)
-
-
-def _take_back(world: World, link: PodLink, run_id: str, memory: RunMemory) -> None:
-    memory.unanswered = None
-    world.links.release(link, run_id)

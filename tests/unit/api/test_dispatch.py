@@ -4,7 +4,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runyard_api.dispatch import SeenRun, ThreadPlan, plan_thread
+from runyard_api.dispatch import Refusal, SeenRun, ThreadPlan, plan_thread, refusal_of
+from runyard_api.errors import (
+    BadRequest,
+    Conflict,
+    Draining,
+    Early,
+    Held,
+    Invalid,
+    NoSlot,
+    NotFound,
+    RunyardError,
+    Stale,
+    Unauthenticated,
+    Unavailable,
+)
 from runyard_api.states import CancelAction, RunState, Strategy
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -88,3 +102,24 @@ CASES = {
 def test_plan_thread(case: str) -> None:
     runs, want = CASES[case]
     assert plan_thread(runs, NOW) == want
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (NoSlot("x"), Refusal.FULL),
+        (Draining("x"), Refusal.FULL),
+        (Early("x"), Refusal.EARLY),
+        (Held("x"), Refusal.EARLY),
+        (Stale("x"), Refusal.STALE),
+        (NotFound("x"), Refusal.GONE),
+        (Unavailable("x"), Refusal.SILENT),
+        (BadRequest("x"), Refusal.WRONG),
+        (Invalid("x"), Refusal.WRONG),
+        (Unauthenticated("x"), Refusal.UNEXPECTED),
+        (Conflict("x"), Refusal.UNEXPECTED),
+        (RunyardError("x"), Refusal.UNEXPECTED),
+    ],
+)
+def test_what_a_refusal_means(error: RunyardError, meaning: Refusal) -> None:
+    assert refusal_of(error) is meaning

@@ -5,6 +5,7 @@ What an image would do is told by its name: `missing…` can't be pulled, `broke
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import itertools
 import os
@@ -18,7 +19,7 @@ import orjson
 
 from runyard_api.crd import Manifest, format_time
 from runyard_kube.client import KubeClient, Selection
-from runyard_kube.errors import Conflict, NotFound
+from runyard_kube.errors import Conflict, KubeError, NotFound
 from runyard_kube.resources import PODS
 from runyard_operator.seen import pod_of
 from runyard_operator.world import utc_now
@@ -27,6 +28,7 @@ from runyard_runtime.serve import Server, serve
 from runyard_runtime.settings import Settings
 from runyard_store.database import Database, open_database
 
+OURS = Selection(labels="runyard.dev/agent")
 PROJECT = Path(__file__).parent / "project" / "langgraph.json"
 _addresses = itertools.count(int(ipaddress.ip_address("127.20.0.1")) + os.getpid() % 2**15 * 256)
 
@@ -58,12 +60,12 @@ class Kubelet:
         self.machines: dict[str, Machine] = {}
         self.started = 0
         self._kube, self._namespace, self.database_url = kube, namespace, database_url
+        self._known: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: list[str] = []
 
     async def start(self) -> None:
-        listing = await self._kube.list(PODS, self._namespace)
-        self._spawn(self._follow(listing.resource_version), "watch of pods")
+        self._spawn(self._follow(), "watch of pods")
 
     async def stop(self) -> None:
         for task in tuple(self._tasks):
@@ -78,17 +80,36 @@ class Kubelet:
         await self.machines[name].vanish()
         await self._ended(name, code, reason, "")
 
-    async def _follow(self, version: str) -> None:
-        watch = self._kube.watch(
-            PODS, self._namespace, resource_version=version, selection=Selection(labels="runyard.dev/agent")
-        )
-        async with aclosing(watch) as events:
-            async for event in events:
-                name = event.object["metadata"].get("name", "")  # a bookmark has none
-                if event.type == "ADDED":
-                    self._spawn(self._run(event.object), f"start of {name}")
-                elif event.type == "DELETED" and name in self.machines:
-                    self._spawn(self.machines.pop(name).stop(), f"stop of {name}")
+    async def _follow(self) -> None:
+        """Lists and watches, again after the API server was away."""
+        while True:
+            with contextlib.suppress(KubeError):
+                listing = await self._kube.list(PODS, self._namespace, selection=OURS)
+                self._compare({raw["metadata"]["name"]: raw for raw in listing.items})
+                watch = self._kube.watch(
+                    PODS, self._namespace, resource_version=listing.resource_version, selection=OURS
+                )
+                async with aclosing(watch) as events:
+                    async for event in events:
+                        if event.type != "BOOKMARK":
+                            self._see(event.object, deleted=event.type == "DELETED")
+            await asyncio.sleep(0.1)
+
+    def _compare(self, listed: dict[str, Manifest]) -> None:
+        for name in self._known - listed.keys():
+            self._see({"metadata": {"name": name}}, deleted=True)
+        for raw in listed.values():
+            self._see(raw)
+
+    def _see(self, raw: Manifest, *, deleted: bool = False) -> None:
+        name = raw["metadata"]["name"]
+        if deleted:
+            self._known.discard(name)
+            if name in self.machines:
+                self._spawn(self.machines.pop(name).stop(), f"stop of {name}")
+        elif name not in self._known:
+            self._known.add(name)
+            self._spawn(self._run(raw), f"start of {name}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

@@ -56,10 +56,11 @@ class ThreadStates:
         the row doesn't know the head."""
         if thread.head_unknown and not subgraphs:
             return self._resting(await self.known(thread))
-        if thread.status is ThreadState.BUSY and not subgraphs:
-            return await self._live(thread) or self._resting(thread)
-        if not subgraphs or (thread.head is None and thread.status is not ThreadState.BUSY):
+        rests = await self._rests(thread)
+        if rests and (not subgraphs or thread.head is None):
             return self._resting(thread)
+        if not subgraphs:
+            return await self._live(thread) or self._resting(thread)
         return await self._ask(thread, None, subgraphs=True) or self._resting(thread)
 
     async def at(self, thread: ThreadRow, ref: CheckpointRef, *, subgraphs: bool) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class ThreadStates:
         checkpoint = checkpoint_of(body.checkpoint, None)
         before = before_of(body.before)
         limit = body.limit or 1
-        at_rest = thread.status is not ThreadState.BUSY
+        at_rest = await self._rests(thread)
         if at_rest and thread.head is None:
             return []
         if at_rest and thread.head and limit == 1 and not (checkpoint or before or body.metadata):
@@ -109,6 +110,10 @@ class ThreadStates:
         )
         endpoint = await self._runs.endpoint(graph.agent_name)
         return await endpoint.update(thread.thread_id, update)
+
+    async def _rests(self, thread: ThreadRow) -> bool:
+        """Whether nobody is at work on the thread, so that its row shows the newest state: runs may wait."""
+        return thread.status is not ThreadState.BUSY or await resting_epoch(self._db, thread.thread_id) is not None
 
     async def _live(self, thread: ThreadRow) -> dict[str, Any] | None:
         try:

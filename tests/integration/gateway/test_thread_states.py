@@ -71,6 +71,23 @@ async def test_a_known_head_answers_without_a_pod(db: Database) -> None:
     assert [s["values"] for s in await states(db, pod).history(thread, HistoryRead(limit=1))] == [{"answer": 42}]
 
 
+async def test_runs_that_wait_dont_hide_the_row_but_one_at_work_is_asked_for_its_state(db: Database) -> None:
+    pod = OnePod()
+    thread = await ended_thread(db, unheld=False)
+    waiting = await stored_run(db, thread.thread_id)
+    fresh = await stored_run(db)
+    busy = await get_thread(db, thread.thread_id)
+    assert busy.status == "busy"
+    assert (await states(db, pod).current(busy, subgraphs=False))["values"] == {"answer": 42}
+    assert [s["values"] for s in await states(db, pod).history(busy, HistoryRead(limit=1))] == [{"answer": 42}]
+    assert await states(db, pod).history(await get_thread(db, fresh.thread_id), HistoryRead(limit=10)) == []
+    assert pod.asked == []
+    await claimed(db, waiting)
+    assert (await states(db, pod).current(busy, subgraphs=False))["values"] == {"answer": 43}
+    assert [s["values"] for s in await states(db, pod).history(busy, HistoryRead(limit=1))] == [{"answer": 43}]
+    assert pod.asked == ["state", "history"]
+
+
 async def test_an_unknown_head_is_asked_of_a_pod_once(db: Database) -> None:
     pod = OnePod()
     thread = await ended_thread(db, unheld=True)

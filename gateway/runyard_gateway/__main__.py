@@ -25,6 +25,9 @@ from runyard_process.logs import configure_logs
 from runyard_store.database import open_database
 
 DATABASE_CONNECTIONS = 20
+POOL_SECONDS, DATABASE_SECONDS = 3.0, 20.0
+"""How long a request waits for a free connection, and for all that it does with it, before it is 503."""
+
 SHUTDOWN_SECONDS = 20
 IDLE_CONNECTION_SECONDS = 75  # longer than clients and load balancers keep one: they close it, never we while they send
 """How long requests that are no streams may take to end after a stop."""
@@ -62,7 +65,12 @@ def main() -> None:
 async def serve(settings: ServerSettings) -> None:
     """Serves until SIGTERM or SIGINT. Raises ValueError for a database URL that can't be used."""
     async with AsyncExitStack() as stack:
-        db = await open_database(settings.database_url, pool_size=DATABASE_CONNECTIONS)
+        db = await open_database(
+            settings.database_url,
+            pool_size=DATABASE_CONNECTIONS,
+            pool_seconds=POOL_SECONDS,
+            patience=DATABASE_SECONDS,
+        )
         stack.push_async_callback(db.close)
         http = await stack.enter_async_context(pooled_http())
         kube = await stack.enter_async_context(await KubeClient.open())

@@ -41,25 +41,27 @@ CONNECTION_ARGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Database:
-    """Use it from one event loop. `kind` is "sqlite" or "postgresql"."""
+    """Use it from one event loop. `kind` is "sqlite" or "postgresql". A server that takes connections and then is
+    silent is given up after `_patience` seconds: its own timeouts don't run then, and its kernel still acknowledges."""
 
     kind: Kind
     _engine: AsyncEngine
     _single: AsyncEngine
+    _patience: float | None = None
     _sqlite_writer: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A write transaction, committed at the end and rolled back on any exception. Raises Unavailable, Invalid."""
         with database_errors():
-            async with self._writer(), self._engine.begin() as connection:
+            async with asyncio.timeout(self._patience), self._writer(), self._engine.begin() as connection:
                 yield connection
 
     @contextlib.asynccontextmanager
     async def single(self) -> AsyncIterator[AsyncConnection]:
         """For exactly one writing statement, its own transaction: one round trip. Raises Unavailable, Invalid."""
         with database_errors():
-            async with self._writer(), self._single.connect() as connection:
+            async with asyncio.timeout(self._patience), self._writer(), self._single.connect() as connection:
                 yield connection
 
     def together(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
@@ -70,7 +72,7 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """For reading; each statement sees its own snapshot. Raises Unavailable."""
         with database_errors():
-            async with self._single.connect() as connection:
+            async with asyncio.timeout(self._patience), self._single.connect() as connection:
                 yield connection
 
     async def close(self) -> None:
@@ -82,15 +84,19 @@ class Database:
         return self._sqlite_writer if self.kind == "sqlite" else contextlib.nullcontext()
 
 
-async def open_database(url: str, pool_size: int = 10) -> Database:
+async def open_database(
+    url: str, pool_size: int = 10, *, pool_seconds: float = POOL_TIMEOUT_S, patience: float | None = None
+) -> Database:
     """Opens the database at `url` (see urls.py) with at most `pool_size` connections, on the running loop.
+    `pool_seconds`: how long a use waits for a free one; `patience`: how long it may take in all, None: for ever.
 
     A Postgres that is down isn't an error here but at the first use, so services can start before it. Raises
     ValueError for a URL that isn't understood, Unavailable when a sqlite file can't be made.
     """
     parsed = parse_url(url)
-    engine = _sqlite_engine(parsed, pool_size) if parsed.kind == "sqlite" else _postgres_engine(parsed, pool_size)
-    return Database(parsed.kind, engine, engine.execution_options(isolation_level="AUTOCOMMIT"))
+    make = _sqlite_engine if parsed.kind == "sqlite" else _postgres_engine
+    engine = make(parsed, pool_size, pool_seconds)
+    return Database(parsed.kind, engine, engine.execution_options(isolation_level="AUTOCOMMIT"), patience)
 
 
 @contextlib.contextmanager
@@ -121,7 +127,6 @@ def _to_json(value: Any) -> str:
 
 ENGINE_OPTIONS: dict[str, Any] = {
     "max_overflow": 0,
-    "pool_timeout": POOL_TIMEOUT_S,
     "hide_parameters": True,
     "json_serializer": _to_json,
     "json_deserializer": orjson.loads,
@@ -134,9 +139,9 @@ def _first_line(error: BaseException) -> str:
     return (str(cause).strip().splitlines() or [type(cause).__name__])[0]
 
 
-def _sqlite_engine(parsed: DatabaseUrl, pool_size: int) -> AsyncEngine:
+def _sqlite_engine(parsed: DatabaseUrl, pool_size: int, pool_seconds: float) -> AsyncEngine:
     create_private_file(parsed)
-    engine = create_async_engine(parsed.async_url, pool_size=pool_size, **ENGINE_OPTIONS)
+    engine = create_async_engine(parsed.async_url, pool_size=pool_size, pool_timeout=pool_seconds, **ENGINE_OPTIONS)
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -166,8 +171,10 @@ def sqlite_pragmas() -> tuple[str, ...]:
     )
 
 
-def _postgres_engine(parsed: DatabaseUrl, pool_size: int) -> AsyncEngine:
-    engine = create_async_engine(parsed.async_url, pool_size=pool_size, connect_args=CONNECTION_ARGS, **ENGINE_OPTIONS)
+def _postgres_engine(parsed: DatabaseUrl, pool_size: int, pool_seconds: float) -> AsyncEngine:
+    engine = create_async_engine(
+        parsed.async_url, pool_size=pool_size, pool_timeout=pool_seconds, connect_args=CONNECTION_ARGS, **ENGINE_OPTIONS
+    )
 
     @event.listens_for(engine.sync_engine, "checkout")
     def check(connection: Any, _record: Any, _proxy: Any) -> None:

@@ -42,7 +42,8 @@ class ApiServer:
         return done.stdout
 
 
-def _tool(*arguments: str) -> str:
+def cluster_tool(*arguments: str) -> str:
+    """Runs hack/cluster and gives what it printed; fails the test if it fails."""
     done = subprocess.run([*TOOL, *arguments], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         pytest.fail(f"hack/cluster {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}", pytrace=False)
@@ -52,15 +53,17 @@ def _tool(*arguments: str) -> str:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """A running API server without nodes and controllers, our CRDs installed; it ends with the session."""
-    binaries = Path(_tool("bin"))  # first, so that a long build is a clear failure here rather than a test's time-out
+    binaries = Path(
+        cluster_tool("bin")
+    )  # first, so that a long build is a clear failure here rather than a test's time-out
     folder = tmp_path_factory.mktemp("apiserver")
-    server = ApiServer(Path(_tool("apiserver", "up", "--dir", str(folder))), binaries / "kubectl")
+    server = ApiServer(Path(cluster_tool("apiserver", "up", "--dir", str(folder))), binaries / "kubectl")
     try:
         server.kubectl("apply", "-f", str(ROOT / "crds"))
         server.kubectl("wait", "--for=condition=Established", "--timeout=15s", "-f", str(ROOT / "crds"))
         yield server
     finally:
-        _tool("apiserver", "down", "--dir", str(folder))
+        cluster_tool("apiserver", "down", "--dir", str(folder))
 
 
 @pytest_asyncio.fixture

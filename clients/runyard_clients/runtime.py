@@ -4,8 +4,9 @@ One `RuntimeClient` stands for one endpoint (`http://<pod ip>:8123`, or a unix s
 connections the caller shares among endpoints. Calls `runyard_api.internal` for shapes, nothing else.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from yarl import URL
 
 from runyard_api.errors import Held, RunyardError, Unavailable, error_for
-from runyard_api.events import Event, EventId
+from runyard_api.events import END, Event, EventId
 from runyard_api.internal import (
     TERM_HEADER,
     CancelRequest,
@@ -37,6 +38,7 @@ SOCKET_BASE_URL = "http://runtime"
 
 _PREFIX = "/internal/v1"
 _IDLE_SECONDS = 30.0
+_LAST_BYTES_SECONDS = 0.05
 
 
 def _limits(seconds: float) -> aiohttp.ClientTimeout:
@@ -137,7 +139,12 @@ class RuntimeClient:
         async with aclosing(self._lines(f"/runs/{run_id}/events", params, _EVENTS)) as chunks:
             async for lines in chunks:
                 if batch := [Event.from_line(line) for line in lines if line]:
-                    yield batch
+                    try:
+                        yield batch
+                    except GeneratorExit:
+                        if batch[-1].mode == END:
+                            await _read_out(chunks)
+                        raise
 
     async def status(self) -> AsyncGenerator[StatusMessage, None]:
         """Yields a snapshot, then changes and a beat each second; ends when the pod closes the stream.
@@ -224,6 +231,14 @@ class RuntimeClient:
     def _url(self, path: str) -> URL:
         # Ids are quoted where they are put in; yarl would quote the percent signs again.
         return URL(self._base + path, encoded=True)
+
+
+async def _read_out(chunks: AsyncGenerator[list[bytes], None]) -> None:
+    """Reads a stream whose last event has come to its end, so that its connection serves the next request."""
+    with suppress(TimeoutError, RunyardError):
+        async with asyncio.timeout(_LAST_BYTES_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _unreachable(error: Exception) -> Unavailable:

@@ -3,7 +3,7 @@
 Made by `runtime.py`; hands each request to `Registry`, `Threads` or `StatusHub` and turns errors into answers.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,6 +29,7 @@ from runyard_api.internal import (
     StatusMessage,
 )
 from runyard_api.tokens import bearer, token_matches
+from runyard_runtime.lines import LinesResponse
 from runyard_runtime.metrics import CONTENT_TYPE
 from runyard_runtime.registry import Registry
 from runyard_runtime.status import StatusHub
@@ -36,7 +37,6 @@ from runyard_runtime.stored_events import stored_events
 from runyard_runtime.threads import Threads
 from runyard_store.database import Database
 
-_NDJSON = "application/x-ndjson"
 _TERM_DIGITS = 18
 
 
@@ -129,13 +129,13 @@ class _Routes:
         after, live = _after(request), request.query_params.get("live") == "1"
         attempt = self._of.registry.find(run_id)
         if attempt is not None:
-            return _stream(attempt.events(after, live=live))
+            return LinesResponse(attempt.events(after, live=live))
         lines = stored_events(self._of.db, run_id, after, live=live)
         first = await anext(lines, b"")  # raises NotFound while an answer can still say so
-        return _stream(_with_first(first, lines))
+        return LinesResponse(_with_first(first, lines))
 
     async def status(self, _: Request) -> Response:
-        return _stream(_status_lines(self._of.hub))
+        return LinesResponse(_status_lines(self._of.hub))
 
     async def ping(self, request: Request) -> Response:
         self._obey(request)
@@ -215,10 +215,6 @@ def _model(model: BaseModel, status: int = 200) -> Response:
 
 def _json(content: bytes, status: int = 200) -> Response:
     return Response(content, status_code=status, media_type="application/json")
-
-
-def _stream(lines: AsyncIterator[bytes]) -> Response:
-    return StreamingResponse(lines, media_type=_NDJSON, headers={"cache-control": "no-store"})
 
 
 async def _status_lines(hub: StatusHub) -> AsyncGenerator[bytes, None]:

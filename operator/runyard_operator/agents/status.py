@@ -94,7 +94,7 @@ def _ready(seen: AgentObserved, hash8: str, refused: Problem | None, takes: int)
     problem = refused or pods_problem(seen, hash8)
     if problem is not None:
         return _Judgement(False, problem.reason, problem.message)
-    if seen.wanted.discovered and crew_of(seen.pods, hash8).spent:
+    if seen.wanted.discovered and seen.agent.spec.max_runs_per_pod:
         return _Judgement(True, AgentReason.PODS_REPLACED, "a fresh pod follows those that took what they may")
     if seen.wanted.discovered and not seen.agent.spec.replicas.min:
         return _Judgement(True, AgentReason.SCALED_TO_ZERO, "a pod is started when there is something to do")

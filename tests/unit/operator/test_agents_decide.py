@@ -88,7 +88,11 @@ READY: dict[str, tuple[AgentPlan, tuple[str, str, str]]] = {
         ("False", "PodsStarting", "no pod takes runs yet"),
     ),
     "the only pod runs what it may and is replaced": (
-        plan(usable(usable=False, spent=True, busy=1)),
+        plan(usable(usable=False, spent=True, busy=1), of=agent(maxRunsPerPod=1)),
+        ("True", "PodsReplaced", "a fresh pod follows those that took what they may"),
+    ),
+    "the pod that follows a used-up one starts": (
+        plan(starting(), of=agent(maxRunsPerPod=1)),
         ("True", "PodsReplaced", "a fresh pod follows those that took what they may"),
     ),
     "no pod yet": (plan(), ("False", "PodsStarting", "no pod takes runs yet")),

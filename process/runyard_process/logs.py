@@ -35,6 +35,11 @@ class LogSettings:
     form: Format = "logfmt"
     level: int = logging.INFO
 
+    def environment(self) -> dict[str, str]:
+        """The variables that say the same to another process."""
+        level = next(name for name, number in LEVELS.items() if number == self.level)
+        return {"RUNYARD_LOG_FORMAT": self.form, "RUNYARD_LOG_LEVEL": level}
+
 
 DEFAULT_LOGS = LogSettings()
 

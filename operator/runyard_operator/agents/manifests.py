@@ -17,6 +17,7 @@ from runyard_api.names import (
     template_hash,
 )
 from runyard_operator.seen import RUNTIME_CONTAINER, RUNTIME_PORT_NAME
+from runyard_process.logs import LogSettings
 
 UID = 10001
 HOME = "/home/runyard"
@@ -55,8 +56,9 @@ def step_seconds(spec: AgentSpec) -> int:
     return max(STEP_SECONDS, spec.drain_seconds)
 
 
-def agent_pod(agent: Agent, identity: PodIdentity, *, database_secret: str) -> Manifest:
-    """The pod: restricted, without API access, owned by the Agent; `database_secret` holds the URL under `url`."""
+def agent_pod(agent: Agent, identity: PodIdentity, *, database_secret: str, logs: LogSettings) -> Manifest:
+    """The pod: restricted, without API access, owned by the Agent; `database_secret` holds the URL under `url`; it logs
+    as the operator does."""
     template = agent.spec.pod_template.to_json()
     spec: Manifest = {
         "restartPolicy": "Never",
@@ -70,7 +72,7 @@ def agent_pod(agent: Agent, identity: PodIdentity, *, database_secret: str) -> M
             "fsGroup": UID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(agent.spec, identity, database_secret)],
+        "containers": [_container(agent.spec, identity, database_secret, logs)],
         "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "home", "emptyDir": {}}],
         "tolerations": [*_own_tolerations(), *template.get("tolerations", ())],
     }
@@ -101,12 +103,12 @@ def _metadata(agent: Agent, identity: PodIdentity) -> Manifest:
     }
 
 
-def _container(spec: AgentSpec, identity: PodIdentity, database_secret: str) -> Manifest:
+def _container(spec: AgentSpec, identity: PodIdentity, database_secret: str, logs: LogSettings) -> Manifest:
     template = spec.pod_template.to_json()
     container: Manifest = {
         "name": RUNTIME_CONTAINER,
         "image": spec.image,
-        "env": [*template.get("env", ()), *_environment(spec, identity, database_secret)],
+        "env": [*template.get("env", ()), *_environment(spec, identity, database_secret, logs)],
         "ports": [{"name": RUNTIME_PORT_NAME, "containerPort": RUNTIME_PORT, "protocol": "TCP"}],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -125,7 +127,7 @@ def _container(spec: AgentSpec, identity: PodIdentity, database_secret: str) -> 
     return container
 
 
-def _environment(spec: AgentSpec, identity: PodIdentity, database_secret: str) -> list[Manifest]:
+def _environment(spec: AgentSpec, identity: PodIdentity, database_secret: str, logs: LogSettings) -> list[Manifest]:
     """Runyard's own variables come last, so nothing in the template replaces one of them."""
     given = {
         "RUNYARD_SLOTS": str(spec.slots),
@@ -135,6 +137,7 @@ def _environment(spec: AgentSpec, identity: PodIdentity, database_secret: str) -
         "RUNYARD_TOKEN_SHA256": identity.token_sha256,
         "RUNYARD_RECURSION_LIMIT": str(spec.run_defaults.recursion_limit),
         "HOME": HOME,
+        **logs.environment(),
     }
     if spec.graphs is not None:
         given["RUNYARD_GRAPHS"] = orjson.dumps(spec.graphs, option=orjson.OPT_SORT_KEYS).decode()

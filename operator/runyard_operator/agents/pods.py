@@ -26,7 +26,7 @@ async def create_pod(world: World, starts: Starts, agent: Agent, name: str) -> b
     namespace, nonce, again = agent.metadata.namespace, world.nonce(), 0.0
     token = pod_token(world.settings.token_key, namespace=namespace, pod=name, nonce=nonce)
     identity = PodIdentity(name, nonce, token_hash(token))
-    body = agent_pod(agent, identity, database_secret=world.settings.agent_database_secret)
+    body = agent_pod(agent, identity, database_secret=world.settings.agent_database_secret, logs=world.settings.logs)
     try:
         pod = pod_of(await world.cluster.create(PODS, namespace, body))
     except kube.AlreadyExists:

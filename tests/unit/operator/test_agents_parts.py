@@ -12,6 +12,7 @@ from runyard_operator.agents.manifests import PodIdentity, agent_pod, hash_of
 from runyard_operator.agents.problems import Problem, problem_of_pod, problem_of_spec
 from runyard_operator.agents.starts import DELAYS, STEADY_SECONDS, Starts
 from runyard_operator.seen import ContainerView, PodView, pod_of
+from runyard_process.logs import LogSettings
 
 IDENTITY = PodIdentity("hello-aaaaaaaa-0", "nonce", "f" * 64)
 TEMPLATE = {
@@ -26,7 +27,7 @@ TEMPLATE = {
 
 
 def made(**spec: Any) -> Manifest:
-    return agent_pod(agent(**spec), IDENTITY, database_secret="runyard-database")
+    return agent_pod(agent(**spec), IDENTITY, database_secret="runyard-database", logs=LogSettings("json", 30))
 
 
 def container(**spec: Any) -> Manifest:
@@ -77,6 +78,11 @@ def test_a_pod_carries_the_hash_of_its_token_and_the_database_by_secret() -> Non
     assert env["RUNYARD_POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert (env["RUNYARD_SLOTS"], env["RUNYARD_RECURSION_LIMIT"]) == ("7", "30")
     assert "RUNYARD_GRAPHS" not in env
+
+
+def test_a_pod_logs_as_the_operator_does() -> None:
+    env = environment()
+    assert (env["RUNYARD_LOG_FORMAT"], env["RUNYARD_LOG_LEVEL"]) == ("json", "warning")
 
 
 def test_a_pod_knows_how_many_runs_it_may_take() -> None:

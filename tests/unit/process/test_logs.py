@@ -124,6 +124,7 @@ def test_errors_that_end_the_process_or_a_thread_are_lines_too() -> None:
 def test_format_and_level_are_settings() -> None:
     assert log_settings(Environment({})) == LogSettings("logfmt", logging.INFO)
     given = {"RUNYARD_LOG_FORMAT": "json", "RUNYARD_LOG_LEVEL": "debug"}
+    assert LogSettings("json", logging.DEBUG).environment() == given
     assert log_settings(Environment(given)) == LogSettings("json", logging.DEBUG)
     with pytest.raises(BadSetting, match="RUNYARD_LOG_FORMAT must be logfmt or json, not 'xml'"):
         log_settings(Environment({"RUNYARD_LOG_FORMAT": "xml"}))

@@ -35,11 +35,6 @@ def pods(cluster: Cluster, agent: str) -> list[str]:
     return sorted(line.removeprefix("pod/") for line in names.split())
 
 
-def status(cluster: Cluster, agent: str) -> dict[str, Any]:
-    found: dict[str, Any] = cluster.get("agent", agent)["status"]
-    return found
-
-
 async def until(true: Callable[[], bool], what: str, seconds: float = 40) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -109,9 +104,14 @@ async def test_each_run_has_a_pod_of_its_own(cluster: Cluster, cluster_app: App,
     threads = [(await client.threads.create())["thread_id"] for _ in range(3)]
     await asyncio.gather(*(client.runs.wait(thread, f"{agent}/stub", input={"log": []}) for thread in threads))
     runs = [cluster.get("run", (await client.runs.list(thread))[0]["run_id"]) for thread in threads]
-    assert len({run["status"]["podNonce"] for run in runs}) == 3
-    used = {run["status"]["podName"] for run in runs}
-    await until(lambda: len(left := pods(cluster, agent)) == 1 and left[0] not in used, "one fresh pod is kept")
+    used = {run["status"]["podNonce"] for run in runs}
+    assert len(used) == 3
+
+    def one_fresh() -> bool:
+        left = cluster.get("agent", agent)["status"]["pods"]
+        return len(left) == 1 and left[0]["ready"] and left[0]["nonce"] not in used
+
+    await until(one_fresh, "one fresh pod is kept")
 
 
 @spec("leaver", replicas={"min": 1, "max": 1}, drainSeconds=30)

@@ -21,12 +21,14 @@ from runyard_operator.world import World
 @dataclass
 class AgentMemory:
     """Kept between two looks at an Agent, lost with the process without harm. `starts` by template hash; `demand` None
-    before the first look; `discovered`: the template whose graphs a pod told at `told_at`."""
+    before the first look; `discovered`: the template whose graphs a pod told at `told_at`; `asked_away`: uids of pods
+    that were deleted and may not look like it yet."""
 
     starts: dict[str, Starts] = field(default_factory=dict)
     demand: Demand | None = None
     discovered: str | None = None
     told_at: datetime | None = None
+    asked_away: set[str] = field(default_factory=set)
     written: datetime | None = None
 
 

@@ -47,6 +47,7 @@ async def reconcile_agent(world: World, memory: dict[Key, AgentMemory], key: Key
         memory.pop(key, None)
         return None
     kept = memory.setdefault(key, AgentMemory())
+    kept.asked_away &= {pod.uid for pod in pods}
     # No awaiting between what is seen and what is retired: a run could be given to a pod that seemed idle.
     seen = observe(world, kept, agent, [pod for pod in pods if pod.owner_uid == agent.metadata.uid])
     plan = decide(seen, world.now(), env_secret_prefix=world.settings.env_secret_prefix)
@@ -91,10 +92,13 @@ async def _apply(world: World, kept: AgentMemory, agent: Agent, plan: AgentPlan)
     for pod in plan.pods.mark:
         await mark_pod(world, pod)
     for pod in plan.pods.delete:
+        if pod.uid in kept.asked_away:
+            continue
         link = world.links.get(pod.namespace, pod.name)
         if link is not None and link.connected and pod.hash8 == hash_of(agent.spec):
             starts.note_worked()
         await delete_pod(world, pod)
+        kept.asked_away.add(pod.uid)
     for name in plan.pods.create:
         if not await create_pod(world, starts, agent, name):
             break

@@ -30,6 +30,7 @@ from runyard_operator.runs.reconcile import reconcile_thread
 from runyard_operator.seen import PodView
 from runyard_operator.settings import Settings
 from runyard_operator.sweep import Sweep
+from runyard_operator.trim import trim_forever
 from runyard_operator.workqueue import Handler, Key, WorkQueue
 from runyard_operator.world import Caches, World, utc_now
 from runyard_store.database import Database, open_database
@@ -48,6 +49,7 @@ class Operator:
 
     settings: Settings
     _feed: Feed | None = None
+    _sweep: Sweep | None = None
     _closing: list[KubeClient | Database] = field(default_factory=list)
     _http: aiohttp.ClientSession | None = None
     _probes: asyncio.Server | None = None
@@ -67,20 +69,21 @@ class Operator:
         """
         db = await open_database(self.settings.database_url)
         metrics = Metrics()
-        cluster = await KubeClient.open(observe=metrics.requested)
+        cluster = await KubeClient.open(observe=lambda verb, code: self._requested(metrics, verb, code))
         self._closing += [db, cluster]
         self._http = pooled_http()
         build = partial(
             build_world, self.settings, rows=StoreRows(db), http=self._http, caches=Caches(), metrics=metrics
         )
         feed = self._feed = Feed(build(cluster, term=0))
-        sweep = Sweep(feed)
+        sweep = self._sweep = Sweep(feed)
         health = Health(queue_ages=lambda: [(q.name, q.oldest_age()) for q in feed.world.queues], late=sweep.late.items)
         metrics.registry.register(Present(lambda: now_of(feed.world, health.lag)))
         self._probes = await serve(health, self.settings.probe_port, metrics=metrics.text)
         await _wait_for_schema(db)
         await sweep.first()
-        self._tasks = [asyncio.create_task(sweep.forever()), asyncio.create_task(health.measure_lag())]
+        beside = (sweep.forever(), health.measure_lag(), trim_forever(lambda: feed.world))
+        self._tasks = [asyncio.create_task(work) for work in beside]
         leadership = Leadership(cluster, self._place(), clock=time.monotonic, now=utc_now)
         leaders = LeadersCluster(cluster, leadership)
 
@@ -111,6 +114,11 @@ class Operator:
         for one in self._closing:
             await one.close()
         log.info("operator stopped")
+
+    def _requested(self, metrics: Metrics, verb: str, code: int) -> None:
+        metrics.requested(verb, code)
+        if self._sweep is not None:
+            self._sweep.requested(code)
 
     def _place(self) -> Place:
         """Our name for the lease is of this process alone: a container that comes back in its pod is another one."""

@@ -16,7 +16,7 @@ from runyard_kube.resources import Resource
 from runyard_store import agent_graphs
 from runyard_store import runs as run_rows
 from runyard_store.database import Database
-from runyard_store.runs import NewRun, RunRow
+from runyard_store.runs import NewRun, ObjectOfRun, RunRow
 
 
 class Cluster(Protocol):
@@ -63,7 +63,8 @@ class Rows(Protocol):
 
     async def delete(self, run_id: str, now: datetime) -> None: ...
 
-    async def unfinished(self) -> list[RunRow]: ...
+    async def with_object(self, made_before: datetime) -> list[ObjectOfRun]:
+        """Unfinished runs whose object was made before then."""
 
     async def keep_graphs(
         self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], now: datetime
@@ -98,8 +99,8 @@ class StoreRows:
     async def delete(self, run_id: str, now: datetime) -> None:
         await run_rows.delete_run(self.db, run_id, now)
 
-    async def unfinished(self) -> list[RunRow]:
-        return await run_rows.unfinished_runs(self.db)
+    async def with_object(self, made_before: datetime) -> list[ObjectOfRun]:
+        return await run_rows.runs_with_object(self.db, made_before)
 
     async def keep_graphs(self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], now: datetime) -> None:
         await agent_graphs.keep_graphs(self.db, agent_name, template_hash, graphs, now)

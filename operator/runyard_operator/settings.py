@@ -16,7 +16,8 @@ class Settings:
     agent pods get. `env_secret_prefix`: how the names of Secrets in `envFrom` must begin (RUNYARD_ENV_SECRET_PREFIX).
     `probe_port`: /healthz and /readyz (RUNYARD_PROBE_PORT). `workers`: threads reconciled at once (RUNYARD_WORKERS, 8
     to 32). `unknown_agent_seconds`: how long a run waits for an Agent that doesn't exist
-    (RUNYARD_UNKNOWN_AGENT_SECONDS). `instance`: this operator's own name in Events (RUNYARD_POD_NAME).
+    (RUNYARD_UNKNOWN_AGENT_SECONDS). `max_finished_runs`: finished Run objects that are kept at most
+    (RUNYARD_MAX_FINISHED_RUNS). `instance`: this operator's own name in Events (RUNYARD_POD_NAME).
     `lease_name`: the Lease in the agents' namespace whose holder works (RUNYARD_LEASE_NAME).
     `logs`: form and level of log lines.
     """
@@ -29,6 +30,7 @@ class Settings:
     probe_port: int = 8080
     workers: int = 32
     unknown_agent_seconds: int = UNKNOWN_AGENT_SECONDS
+    max_finished_runs: int = 1000
     instance: str = "operator"
     lease_name: str = "runyard-operator"
     logs: LogSettings = DEFAULT_LOGS
@@ -46,6 +48,7 @@ class Settings:
             probe_port=env.whole("RUNYARD_PROBE_PORT", cls.probe_port, 1, 65_535),
             workers=env.whole("RUNYARD_WORKERS", cls.workers, 8, 32),
             unknown_agent_seconds=env.whole("RUNYARD_UNKNOWN_AGENT_SECONDS", cls.unknown_agent_seconds, 1, 86_400),
+            max_finished_runs=env.whole("RUNYARD_MAX_FINISHED_RUNS", cls.max_finished_runs, 0, 100_000),
             instance=env.text("RUNYARD_POD_NAME", cls.instance),
             lease_name=env.text("RUNYARD_LEASE_NAME", cls.lease_name),
             logs=log_settings(env),

@@ -24,12 +24,13 @@ from runyard_operator.cache import Cache, version_of
 from runyard_operator.feed import Feed
 from runyard_operator.workqueue import Key
 from runyard_operator.world import World
-from runyard_store.runs import RunRow
 
 EVERY_SECONDS = 60.0
 RETRY_SECONDS = 2.0
 YOUNG = timedelta(seconds=30)
 """Rows this young may have an object that a list taken before doesn't show."""
+CANCELLED_AT_ONCE = 500
+"""Rows without their object that one round looks at."""
 
 log = structlog.get_logger()
 
@@ -64,7 +65,7 @@ class Sweep:
                 self._take(kind, raw)
 
     async def forever(self) -> None:
-        """A round each minute, or as soon as `hasten` was called; one that fails is left out."""
+        """A round each minute, or as soon as `hasten` was called; one that fails is soon tried again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_SECONDS):
@@ -77,10 +78,18 @@ class Sweep:
             except Exception:
                 log.warning("sweep failed", exc_info=True)
             self.world.metrics.swept(failed=failed)
+            if failed:
+                await asyncio.sleep(RETRY_SECONDS)
+                self.hasten()
 
     def hasten(self) -> None:
         """Has the next round come now."""
         self._hastened.set()
+
+    def requested(self, code: int) -> None:
+        """Told of each call of the API server: after one without an answer the watches may have missed something."""
+        if code == 0:
+            self.hasten()
 
     async def round(self) -> None:
         """Compares every kind with a list; a leader also looks for rows without an object.
@@ -123,20 +132,15 @@ class Sweep:
 
     async def _cancel_deleted(self, uids: set[str]) -> None:
         """A row that had an object and has none any more was cancelled by its deletion, which nobody told us of."""
-        for row in await self.world.rows.unfinished():
-            if self._lost_its_object(row, uids):
-                namespace = self.world.settings.agents_namespace
-                if self.world.links.holding(Key(namespace, row.thread_id)):
-                    self.world.run_queue.add(Key(namespace, row.thread_id))
-                    continue
+        rows = await self.world.rows.with_object(self.world.now() - YOUNG)
+        for row in [row for row in rows if row.object_uid not in uids][:CANCELLED_AT_ONCE]:
+            thread = Key(self.world.settings.agents_namespace, row.thread_id)
+            if row.run_id in self.world.memory.deleted.get(thread, {}):
+                continue
+            if not self.world.links.holding(thread):
                 log.info("run without its object cancelled", run=row.run_id, thread=row.thread_id)
                 await self.world.rows.finish_unheld(row.run_id, RunState.INTERRUPTED, None, self.world.now())
-                self.world.run_queue.add(Key(namespace, row.thread_id))
-
-    def _lost_its_object(self, row: RunRow, uids: set[str]) -> bool:
-        deleted = self.world.memory.deleted.get(Key(self.world.settings.agents_namespace, row.thread_id), {})
-        young = row.object_made_at is None or self.world.now() - row.object_made_at < YOUNG
-        return row.object_uid is not None and row.object_uid not in uids and not young and row.run_id not in deleted
+            self.world.run_queue.add(thread)
 
     async def _listed(self, kind: _Kind) -> Listing:
         while True:

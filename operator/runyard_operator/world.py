@@ -29,8 +29,8 @@ def utc_now() -> datetime:
 
 @dataclass
 class Caches:
-    """What was last seen of each kind. Runs are grouped by thread, by Agent, by pod while one runs them, and by Agent
-    while they aren't admitted."""
+    """What was last seen of each kind. Runs are grouped by thread, by Agent, by pod while one runs them, by Agent while
+    they aren't admitted, and all that have ended."""
 
     runs: Cache[Run] = field(
         default_factory=lambda: Cache(
@@ -39,6 +39,7 @@ class Caches:
                 "agent": lambda run: run.spec.agent_name,
                 "pod": lambda run: run.status.pod_name if run.state is RunState.RUNNING else None,
                 "unadmitted": lambda run: run.spec.agent_name if awaits_admission(run) else None,
+                "finished": lambda run: "" if run.state.finished else None,
             }
         )
     )

@@ -5,6 +5,7 @@ transaction (creating.py, unheld.py, finish.py).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from runyard_store.unheld import delete_run, finish_unheld
 
 __all__ = [
     "NewRun",
+    "ObjectOfRun",
     "RunRow",
     "cancelled_runs",
     "count_failures",
@@ -34,9 +36,19 @@ __all__ = [
     "note_object",
     "request_cancel",
     "request_cancels",
+    "runs_with_object",
     "runs_without_object",
     "unfinished_runs",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOfRun:
+    """An unfinished run and the uid of its Run object."""
+
+    run_id: str
+    thread_id: str
+    object_uid: str
 
 
 async def get_run(db: Database, run_id: str, thread_id: str | None = None, user_id: str | None = None) -> RunRow:
@@ -92,6 +104,14 @@ async def cancelled_runs(db: Database) -> list[RunRow]:
 async def unfinished_runs(db: Database) -> list[RunRow]:
     """Every pending or running run, oldest first: where an embedded start goes on."""
     return await _select(db, select(runs).where(UNFINISHED).order_by(runs.c.created_at, runs.c.sequence))
+
+
+async def runs_with_object(db: Database, made_before: datetime) -> list[ObjectOfRun]:
+    """The unfinished runs whose Run object was made before `made_before`, in no order. Raises Unavailable."""
+    where = and_(UNFINISHED, runs.c.object_uid.is_not(None), runs.c.object_made_at < made_before)
+    query = select(runs.c.run_id, runs.c.thread_id, runs.c.object_uid).where(where)
+    async with db.read() as connection:
+        return [ObjectOfRun(*row) for row in (await connection.execute(query)).all()]
 
 
 async def count_failures(db: Database) -> None:

@@ -83,7 +83,7 @@ class _Thread:
             return
         ended = one.run.status.completion_time or self.now
         at = ended + timedelta(seconds=self._ttl(one))
-        if at <= self.now:
+        if one.surplus or at <= self.now:
             self.actions.append(Expire(one))
         else:
             self._look_again(at)

@@ -44,18 +44,21 @@ class RunMemory:
 @dataclass
 class Memory:
     """`deleted`: unfinished Runs whose object somebody deleted, by thread and run id. `waits_for`: the Agent in whose
-    queue a thread has a place. `own_deletions`: uids of objects that we delete, until the watch tells of it."""
+    queue a thread has a place. `own_deletions`: uids of objects that we delete, until the watch tells of it. `surplus`:
+    ids of finished runs whose objects are too many (`trim`)."""
 
     runs: dict[str, RunMemory] = field(default_factory=dict)
     deleted: dict[Key, dict[str, Run]] = field(default_factory=dict)
     waits_for: dict[Key, Key] = field(default_factory=dict)
     own_deletions: set[str] = field(default_factory=set)
+    surplus: set[str] = field(default_factory=set)
 
     def of(self, run_id: str) -> RunMemory:
         return self.runs.setdefault(run_id, RunMemory())
 
     def forget(self, run_id: str) -> None:
         self.runs.pop(run_id, None)
+        self.surplus.discard(run_id)
 
     def retry_in(self, run_id: str) -> float:
         """Seconds to wait before the next try; longer each time."""

@@ -27,6 +27,7 @@ class RunSeen:
     `gone`: its object was deleted by somebody while it was unfinished. `pod`: the pod that has the run, or may have it.
     `held`: the run as that pod reports it. `unanswered`: the attempt of a request to that pod that got no answer.
     `lost`: that pod is lost to it. `stopping`: what that pod was asked already. `used`: the highest attempt known of.
+    `surplus`: there are too many finished objects, and this is one of the oldest.
     """
 
     run: Run
@@ -37,6 +38,7 @@ class RunSeen:
     lost: Lost | None = None
     stopping: CancelAction | None = None
     used: int = 0
+    surplus: bool = False
 
     @property
     def bound(self) -> bool:

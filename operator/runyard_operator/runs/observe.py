@@ -65,7 +65,7 @@ async def _see(world: World, run: Run, holders: dict[str, tuple[PodLink, RunHeld
         return RunSeen(run, gone=gone, pod=sent.pod, unanswered=sent.attempt, lost=lost, used=max(used, sent.attempt))
     if run.state is RunState.RUNNING and run.status.pod_name is not None:
         return RunSeen(run, gone=gone, pod=run.status.pod_name, lost=await _lost_binding(world, run), used=used)
-    return RunSeen(run, gone=gone, used=used)
+    return RunSeen(run, gone=gone, used=used, surplus=run.run_id in world.memory.surplus)
 
 
 async def _lost_binding(world: World, run: Run) -> Lost | None:

@@ -147,6 +147,8 @@ async def test_runs_that_never_had_an_object_are_found(db: Database) -> None:
     rows = {lost.run_id, made.run_id, ended.run_id}
     assert rows & {r.run_id for r in await runs.runs_without_object(db, later(10))} == {lost.run_id}
     assert not rows & {r.run_id for r in await runs.runs_without_object(db, NOW)}
+    assert {made.run_id} == {r.run_id for r in await runs.runs_with_object(db, later(2)) if r.object_uid == "uid-9"}
+    assert not rows & {r.run_id for r in await runs.runs_with_object(db, later(1))}
     noted = await runs.get_run(db, made.run_id)
     assert (noted.object_uid, noted.object_made_at) == ("uid-9", later(1))
     assert rows & {r.run_id for r in await runs.unfinished_runs(db)} == {lost.run_id, made.run_id}

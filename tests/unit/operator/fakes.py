@@ -21,7 +21,7 @@ from runyard_clients.runtime import StartAnswer
 from runyard_kube import errors as kube
 from runyard_kube.client import EVERYTHING, Listing, Selection
 from runyard_kube.resources import PODS, Resource
-from runyard_store.runs import NewRun, RunRow
+from runyard_store.runs import NewRun, ObjectOfRun, RunRow
 
 
 class Crash(Exception):
@@ -212,8 +212,12 @@ class FakeRows:
         self.rows.pop(run_id, None)
         self.chaos.point()
 
-    async def unfinished(self) -> list[RunRow]:
-        return [row for row in self.rows.values() if not row.status.finished]
+    async def with_object(self, made_before: datetime) -> list[ObjectOfRun]:
+        made = [
+            row for row in self.rows.values() if row.object_made_at is not None and row.object_made_at < made_before
+        ]
+        unfinished = [row for row in made if not row.status.finished]
+        return [ObjectOfRun(row.run_id, row.thread_id, row.object_uid) for row in unfinished if row.object_uid]
 
     async def keep_graphs(self, agent_name: str, template_hash: str, graphs: Mapping[str, Any], at: datetime) -> None:
         self.chaos.point()

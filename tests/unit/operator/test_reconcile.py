@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.operator.builders import NAMESPACE
@@ -11,6 +12,7 @@ from runyard_api.conditions import ConditionType, find_condition
 from runyard_api.errors import Invalid, Unauthenticated
 from runyard_api.states import CancelAction, RunState
 from runyard_kube.resources import PODS, RUNS
+from runyard_operator.trim import trim
 from runyard_operator.workqueue import Key
 from runyard_operator.world import thread_of
 
@@ -378,6 +380,25 @@ def test_a_thread_on_which_a_run_by_hand_was_refused_goes_on() -> None:
     assert admitted is not None
     assert admitted.reason == "UnknownGraph"
     assert state(stage) is RunState.SUCCESS
+
+
+def test_finished_objects_over_the_limit_are_deleted_the_oldest_first_and_their_rows_stay() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        await stage.play(5)
+        for number in range(1, 6):
+            stage.add_run(f"r{number}", number)
+        await stage.play(30)
+        assert stage.world is not None
+        stage.world.settings = replace(stage.world.settings, max_finished_runs=2)
+        trim(stage.world)
+        await stage.play(5)
+        assert [run.metadata.name for run in stage.world.caches.runs] == ["r4", "r5"]
+        assert not stage.world.memory.surplus
+
+    stage = on_stage(scenario)
+    assert {row.status for row in stage.rows.rows.values()} == {RunState.SUCCESS}
+    assert len(stage.rows.rows) == 5
 
 
 def test_a_missed_deletion_and_a_missed_change_are_found_by_the_sweep() -> None:

@@ -103,6 +103,10 @@ CASES: dict[str, tuple[Plan, tuple[Any, ...]]] = {
         plan(one := pending(spec={"activeDeadlineSeconds": 1})),
         (Dispatch(one, 1, deadline_seconds=1),),
     ),
+    "a finished object that is one too many goes before its time": (
+        plan(one := pending(status={"state": "success", "completionTime": ago(1).isoformat()}, surplus=True)),
+        (Expire(one),),
+    ),
     "the only run is given to a pod as attempt 1": (plan(ONE), (Dispatch(ONE, 1),)),
     "of two runs the lower sequence goes first": (
         plan(pending("r2", 2), one := pending("r1", 1)),

@@ -11,7 +11,12 @@ from tests.integration.operator.harness import OperatorProcess, Place, until
 from runyard_api.states import RunState
 from runyard_kube.resources import LEASES
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.apiserver,
+    pytest.mark.postgres,
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 LEASE = "runyard-operator"
 
 

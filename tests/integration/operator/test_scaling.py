@@ -56,8 +56,12 @@ async def test_each_run_has_a_pod_of_its_own(place: Place) -> None:
     rows = [await place.create("echo", agent_name="once", input={}) for _ in range(3)]
     used = {(await place.ended(row.run_id)).status.pod_nonce for row in rows}
     assert len(used) == 3
-    status = await place.until_agent("once", lambda s: len(s["pods"]) == 1 and s["pods"][0]["nonce"] not in used)
-    assert condition(status, "Ready")["status"] == "True"
+
+    def fresh_and_ready(status: Manifest) -> bool:
+        ready = condition(status, "Ready").get("status") == "True"
+        return ready and len(status["pods"]) == 1 and status["pods"][0]["nonce"] not in used
+
+    await place.until_agent("once", fresh_and_ready)
 
 
 async def test_a_pod_marked_by_a_person_is_replaced_after_its_runs(place: Place) -> None:

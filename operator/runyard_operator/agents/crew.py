@@ -14,6 +14,9 @@ from runyard_operator.agents.model import AgentObserved, PodSeen, PodsPlan
 from runyard_operator.seen import PodView
 
 
+SETTLE = timedelta(seconds=1)
+
+
 @dataclass(frozen=True)
 class Crew:
     """An Agent's living pods by what they are to it; `spent` and `old` and `fresh` don't overlap with `leaving`, the
@@ -55,7 +58,7 @@ def plan_pods(seen: AgentObserved, hash8: str, now: datetime, *, may_create: boo
     missing = _missing(seen, crew) if may_create else 0
     waits_until = _waits_until(seen, now) if missing > 0 else None
     deadlines = [_deadline(seen, one.pod, now) for one in retired if one.pod not in delete]
-    times = [waits_until, later, seen.wanted.falls_at, *deadlines]
+    times = [waits_until, later, seen.wanted.falls_at, _settled_at(seen, retired, delete, now), *deadlines]
     return PodsPlan(
         create=() if waits_until else tuple(_free_names(seen.agent.metadata.name, hash8, seen.pods, missing)),
         delete=tuple(delete),
@@ -98,6 +101,17 @@ def _goes(seen: AgentObserved, one: PodSeen, retired: bool, now: datetime, hash8
     deadline = _deadline(seen, one.pod, now)
     late = deadline is not None and deadline <= now
     return useless or (retired and (one.idle or late))
+
+
+def _settled_at(seen: AgentObserved, retired: list[PodSeen], delete: list[PodView], now: datetime) -> datetime | None:
+    """When to look again at pods that run nothing and only wait for the ends of their runs to be written down: nobody
+    tells of that."""
+    waiting = any(
+        one.needed and not one.busy and (one.pod.ended or one in retired)
+        for one in seen.pods
+        if one.pod not in delete and not one.pod.deleting
+    )
+    return now + SETTLE if waiting else None
 
 
 def _deadline(seen: AgentObserved, pod: PodView, now: datetime) -> datetime | None:

@@ -176,6 +176,13 @@ def test_it_looks_again_when_a_young_pod_has_idled_for_long_enough() -> None:
     assert plan(usable(0, answers_since=ago(40)), wanted=0).due == NOW + timedelta(seconds=60)
 
 
+@pytest.mark.parametrize("one", [dead(needed=True), spent(needed=True), marked(usable(needed=True))])
+def test_it_looks_again_while_a_pod_that_is_to_go_waits_for_the_ends_of_its_runs(one: PodSeen) -> None:
+    made = plan(one, usable(1))
+    assert (made.delete, made.due) == ((), NOW + timedelta(seconds=1))
+    assert plan(usable(needed=True)).due is None
+
+
 def deleted(*pods: PodSeen) -> Any:
     meta = HELLO.metadata.model_copy(update={"deletion_timestamp": ago(1)})
     gone = HELLO.model_copy(update={"metadata": meta})

@@ -13,7 +13,6 @@ from runyard_api.names import agent_pod_name
 from runyard_operator.agents.model import AgentObserved, PodSeen, PodsPlan
 from runyard_operator.seen import PodView
 
-
 SETTLE = timedelta(seconds=1)
 
 

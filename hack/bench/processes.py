@@ -60,6 +60,11 @@ def part_of(command: Iterable[str], *, in_cluster: bool) -> str | None:
     return next((by_word[name] for name in names if name in by_word), None)
 
 
+def parent_of(stat: str) -> int:
+    """The parent's pid in the text of /proc/PID/stat."""
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def use_of(stat: str, *, ticks: int = _TICKS, page: int = 4096) -> Use:
     """Reads the text of /proc/PID/stat, whose second field may hold spaces and brackets."""
     fields = stat.rpartition(")")[2].split()
@@ -68,7 +73,10 @@ def use_of(stat: str, *, ticks: int = _TICKS, page: int = 4096) -> Use:
 
 
 def uses(root: Path = Path("/proc")) -> Mapping[str, Use]:
-    """What each part has used so far, all its processes together; those that are gone meanwhile are left out."""
+    """What each part has used so far, all its processes together: the cluster's, and this process's own children.
+
+    Those that are gone meanwhile are left out.
+    """
     found: defaultdict[str, Use] = defaultdict(Use)
     here = (root / "self" / "ns" / "pid").readlink()
     for folder in root.iterdir():
@@ -80,6 +88,8 @@ def uses(root: Path = Path("/proc")) -> Mapping[str, Use]:
             in_cluster = (folder / "ns" / "pid").readlink() != here
         except OSError:
             continue
+        if not in_cluster and parent_of(stat) != os.getpid():
+            continue  # somebody else's
         if part := part_of(command, in_cluster=in_cluster):
             found[part] += use_of(stat)
     return found

@@ -3,7 +3,7 @@
 import pytest
 from hack.bench.api_writes import writes
 from hack.bench.figures import BEGIN, END, Figure, Section, at_least, at_most, markdown, placed
-from hack.bench.processes import Use, part_of, spent, use_of
+from hack.bench.processes import Use, parent_of, part_of, spent, use_of
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,10 @@ def test_a_service_outside_the_cluster_is_somebody_elses() -> None:
 
 
 def test_a_process_with_brackets_in_its_name_is_read_with_its_ended_children() -> None:
-    rest = ["S", *["0"] * 10, "100", "50", "7", "3", *["0"] * 6, "25"]
-    assert use_of(f"42 (a) b) {' '.join(rest)}", ticks=100, page=4096) == Use(cpu=1.6, memory=25 * 4096)
+    rest = ["S", "17", *["0"] * 9, "100", "50", "7", "3", *["0"] * 6, "25"]
+    stat = f"42 (a) b) {' '.join(rest)}"
+    assert use_of(stat, ticks=100, page=4096) == Use(cpu=1.6, memory=25 * 4096)
+    assert parent_of(stat) == 17
 
 
 def test_cpu_is_told_biggest_first_and_for_parts_that_began_meanwhile() -> None:

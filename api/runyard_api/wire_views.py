@@ -1,8 +1,15 @@
 """What the public API answers with, in the shapes LangGraph's SDKs read. Built by the gateway."""
 
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
+from pydantic import TypeAdapter, WithJsonSchema
 from typing_extensions import TypedDict
+
+
+def some_of(view: Any) -> Any:
+    """The type of a list of objects with some of a view's fields, as `select` leaves them; for the OpenAPI document."""
+    schema = {name: value for name, value in TypeAdapter(view).json_schema().items() if name != "required"}
+    return list[Annotated[dict[str, Any], WithJsonSchema(schema)]]
 
 
 class AssistantView(TypedDict):

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Response
 
 from runyard_api.wire import AssistantSearch
-from runyard_api.wire_views import AssistantView
+from runyard_api.wire_views import AssistantView, some_of
 from runyard_gateway.assistants import by_id, search
 from runyard_gateway.body import JsonResponse, StrictRoute
 from runyard_gateway.context import Ctx
@@ -16,7 +16,7 @@ from runyard_gateway.schemas import schemas_of
 router = APIRouter(prefix="/assistants", tags=["Assistants"], route_class=StrictRoute)
 
 
-@router.post("/search", response_model=list[AssistantView])
+@router.post("/search", response_model=some_of(AssistantView))
 async def search_assistants(ctx: Ctx, body: AssistantSearch | None = None) -> Response:
     """Assistants that match the filters, a page at a time."""
     body = body or AssistantSearch()

@@ -13,7 +13,7 @@ from runyard_api.events import EventId, resume_point
 from runyard_api.payload import SMALL_INT
 from runyard_api.states import CancelAction, RunState
 from runyard_api.wire import WireStreamMode
-from runyard_api.wire_views import RunView
+from runyard_api.wire_views import RunView, some_of
 from runyard_gateway.answers import missing_stream, run_path, stream_answer, wait_answer
 from runyard_gateway.auth import User
 from runyard_gateway.body import JsonResponse, StrictRoute
@@ -29,7 +29,7 @@ NOTHING_TO_CANCEL = "No matching runs to cancel: no run of this thread has the i
 CancelOnDisconnect = Annotated[bool, Query(description="Interrupt the run when this request's connection closes.")]
 
 
-@router.get("", response_model=list[RunView])
+@router.get("", response_model=some_of(RunView))
 async def list_of_thread(
     thread_id: UUID,
     ctx: Ctx,

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from runyard_api.errors import Invalid, NotFound
 from runyard_api.wire import ThreadCount, ThreadSearch, ThreadsPrune
-from runyard_api.wire_views import ThreadView
+from runyard_api.wire_views import ThreadView, some_of
 from runyard_gateway.auth import User
 from runyard_gateway.body import JsonResponse, StrictRoute
 from runyard_gateway.context import Ctx
@@ -17,7 +17,7 @@ from runyard_store.thread_search import ThreadFilter, ThreadPage, count_threads,
 router = APIRouter(prefix="/threads", tags=["Threads"], route_class=StrictRoute)
 
 
-@router.post("/search", response_model=list[ThreadView])
+@router.post("/search", response_model=some_of(ThreadView))
 async def search(ctx: Ctx, user: User, body: ThreadSearch | None = None) -> Response:
     """Threads that match the filters, a page at a time, the newest first."""
     body = body or ThreadSearch()

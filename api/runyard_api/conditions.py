@@ -23,7 +23,7 @@ class ConditionType(StrEnum):
     """Run: whether it got a row, a sequence and a place in its thread's queue. Of a Run that the gateway made it is
     written as soon as a pod executes it or it ends."""
     SUCCEEDED = "Succeeded"
-    """Run: Unknown while a pod executes it, True or False once it has ended."""
+    """Run: Unknown while a pod executes it or it waits for an Agent that doesn't exist, True or False once it ended."""
 
 
 class ConditionStatus(StrEnum):
@@ -68,6 +68,8 @@ class RunReason(StrEnum):
     UNKNOWN_AGENT = "UnknownAgent"
     AGENT_DELETED = "AgentDeleted"
     UNKNOWN_GRAPH = "UnknownGraph"
+    NOT_STORED = "NotStored"
+    """It has a sequence, which is the gateway's to give, but no record in the database."""
     PENDING = "Pending"
     RUNNING = "Running"
     COMPLETED = "Completed"

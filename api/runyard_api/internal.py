@@ -14,8 +14,8 @@ GET  /internal/v1/graphs/{graph}/schemas GraphSchemas
 POST /internal/v1/threads/{id}/state     StateQuery → thread state JSON
 POST /internal/v1/threads/{id}/history   HistoryQuery → list of thread states, newest first
 POST /internal/v1/threads/{id}/update    StateUpdate → {checkpoint, configurable, checkpoint_id}; 409 if a run holds it
-Every call but /healthz and /metrics carries `Authorization: Bearer <pod token>`. PUT, cancel, ack and ping by an operator carry its
-term of leading in TERM_HEADER: a pod that has heard a later one answers 409 OldLeader.
+Every call but /healthz and /metrics carries `Authorization: Bearer <pod token>`. PUT, cancel, ack and ping by an
+operator carry its term of leading in TERM_HEADER: a pod that has heard a later one answers 409 OldLeader.
 """
 
 from typing import Any, Literal

@@ -15,6 +15,7 @@ from runyard_operator.runs import ends, objects, status
 from runyard_operator.runs.model import (
     Action,
     Admit,
+    AwaitAgent,
     Dispatch,
     End,
     EndUnheld,
@@ -66,7 +67,9 @@ async def apply(world: World, thread: Key, action: Action) -> float | None:
         case Dispatch():
             return await _dispatch(world, thread, action)
         case Wait():
-            return await _wait(world, thread, action.seen, action.message)
+            return await _wait(world, thread, action.seen, action.message, action.reason)
+        case AwaitAgent():
+            return await _tell_waiting(world, action.seen, action.message, RunReason.UNKNOWN_AGENT)
         case Expire():
             await ends.expire(world, action.seen.run)
         case SettleStray():
@@ -157,7 +160,7 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     if outcome.wait:
         return await _wait(world, thread, seen, "waits for a free slot")
     if outcome.row_gone:
-        await ends.copy_row(world, seen, None)
+        await (ends.end_not_stored(world, seen) if action.attempt == 1 else ends.copy_row(world, seen, None))
         return AT_ONCE
     if outcome.refused is not None:
         error = RunError(error=outcome.refused.reason, message=outcome.refused.detail)
@@ -178,17 +181,28 @@ async def _dispatch(world: World, thread: Key, action: Dispatch) -> float | None
     return None if seen.gone else await _record_running(world, bound)
 
 
-async def _wait(world: World, thread: Key, seen: RunSeen, message: str) -> float | None:
+async def _wait(
+    world: World, thread: Key, seen: RunSeen, message: str, reason: RunReason = RunReason.PENDING
+) -> float | None:
     """Gives the thread its place in the queue."""
     agent = Key(thread.namespace, seen.run.spec.agent_name)
     world.links.waiting.join(agent, thread)
     world.memory.waits_for[thread] = agent
-    return await _tell_waiting(world, seen, message)
+    return await _tell_waiting(world, seen, message, reason)
 
 
-async def _tell_waiting(world: World, seen: RunSeen, message: str) -> float | None:
-    """Tells of a wait once it has lasted; returns the seconds until then, or None when it is told."""
-    memory = world.memory.of(seen.run.run_id)
+async def _tell_waiting(
+    world: World, seen: RunSeen, message: str, reason: RunReason = RunReason.PENDING
+) -> float | None:
+    """Tells of a wait once it has lasted; returns the seconds until then, or None when it is told.
+
+    That the Agent doesn't exist is in a condition too, and is taken back when it does: nothing else shows it.
+    """
+    memory, said = world.memory.of(seen.run.run_id), status.told(seen.run)
+    if said is RunReason.UNKNOWN_AGENT:
+        memory.wait_told = True
+        if reason is not said and not seen.gone:
+            await objects.patch(world, seen.run, status.waiting(seen.run, reason, message, world.now()))
     memory.waits_since = memory.waits_since or world.now()
     left = TELL_WAITING_SECONDS - (world.now() - memory.waits_since).total_seconds()
     if left > 0 or memory.wait_told:
@@ -196,6 +210,8 @@ async def _tell_waiting(world: World, seen: RunSeen, message: str) -> float | No
     memory.wait_told = True
     log.info("run waits", **objects.names(seen.run), why=message)
     if not seen.gone:
+        if reason is RunReason.UNKNOWN_AGENT:
+            await objects.patch(world, seen.run, status.waiting(seen.run, reason, message, world.now()))
         await objects.tell(world, seen.run, "Waiting", message)
     return None
 

@@ -7,15 +7,17 @@ around it: admission, ends, losses, deadlines, expiry.
 from datetime import datetime, timedelta
 
 from runyard_api.agent import Agent, RunDefaults
-from runyard_api.conditions import RunReason
+from runyard_api.conditions import ConditionType, RunReason, find_condition
 from runyard_api.deadline import past_deadline
 from runyard_api.dispatch import SeenRun, plan_thread
 from runyard_api.internal import RunError
+from runyard_api.run import Run
 from runyard_api.states import CancelAction, RunState
 from runyard_operator.runs.model import (
     Action,
     Admit,
     AgentSeen,
+    AwaitAgent,
     Dispatch,
     End,
     EndUnheld,
@@ -112,6 +114,8 @@ class _Thread:
         elif (end := self._overdue(one, None)) is not None:
             assert end.error is not None
             self.actions.append(Refuse(one, end.reason or RunReason.AGENT_NOT_READY, end.error.message))
+        elif agent.agent is None:
+            self.actions.append(AwaitAgent(one, _not_ready(agent)[1]))
 
     def _order(self, runs: list[RunSeen]) -> None:
         """Cancels first, then the lowest unfinished run may go to a pod."""
@@ -130,6 +134,8 @@ class _Thread:
 
     def _dispatch(self, one: RunSeen) -> None:
         agent = self._agent(one)
+        if one.run.status.start_time is not None:
+            self._look_again(one.run.status.start_time + timedelta(seconds=self._deadline(one)))
         if (late := past_deadline(one.run.status.start_time, self._deadline(one), self.now)) is not None:
             self.actions.append(EndUnheld(one, End(RunState.TIMEOUT, late)))
         elif (one.run.status.failures or 0) >= self._defaults(one).max_failures:
@@ -145,7 +151,8 @@ class _Thread:
         elif (end := self._overdue(one, agent.waits_since or self.now)) is not None:
             self.actions.append(EndUnheld(one, end))
         else:
-            self.actions.append(Wait(one, _not_ready(agent)[1]))
+            reason = RunReason.PENDING if agent.agent else RunReason.UNKNOWN_AGENT
+            self.actions.append(Wait(one, _not_ready(agent)[1], reason))
 
     def _overdue(self, one: RunSeen, wanted: datetime | None) -> End | None:
         """How the run ends if its Agent had no usable pod for too long; otherwise looks again when that will be.
@@ -153,7 +160,10 @@ class _Thread:
         agent = self._agent(one)
         created = one.run.metadata.creation_timestamp or self.now
         seconds = agent.agent.spec.pending_deadline_seconds if agent.agent else self.unknown_agent_seconds
-        deadline = max(created, agent.unusable_since or created, wanted or created) + timedelta(seconds=seconds)
+        since = max(created, agent.unusable_since or created, wanted or created)
+        if agent.agent is None:
+            since = min(since, _unknown_since(one.run) or since)
+        deadline = since + timedelta(seconds=seconds)
         if deadline > self.now:
             self._look_again(deadline)
             return None
@@ -173,6 +183,12 @@ class _Thread:
 
     def _look_again(self, at: datetime) -> None:
         self.due = at if self.due is None else min(self.due, at)
+
+
+def _unknown_since(run: Run) -> datetime | None:
+    """Since when the run is known to wait for an Agent that isn't there, whoever was the operator then."""
+    told = find_condition(run.status.conditions, ConditionType.SUCCEEDED)
+    return told.last_transition_time if told is not None and told.reason == RunReason.UNKNOWN_AGENT else None
 
 
 def _waits_for_admission(one: RunSeen) -> bool:

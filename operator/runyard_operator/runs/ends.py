@@ -63,6 +63,15 @@ async def copy_row(world: World, seen: RunSeen, row: RunRow | None, *, reason: R
     _finished(world, seen)
 
 
+async def end_not_stored(world: World, seen: RunSeen) -> None:
+    """A Run that names a place in its thread without having one: a person wrote it so, or its record was deleted."""
+    if not seen.gone:
+        message = "the database has no run of this name; leave out spec.sequence in a Run written by hand"
+        error = RunError(error=RunReason.NOT_STORED.value, message=message)
+        await _write_end(world, seen, End(RunState.ERROR, error, reason=RunReason.NOT_STORED))
+    _finished(world, seen)
+
+
 async def record_loss(world: World, action: RecordLoss) -> None:
     """Unbinds a run from its lost pod and counts the failure, unless the row says that the run had ended by then."""
     seen, run = action.seen, action.seen.run

@@ -155,7 +155,16 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Wait:
-    """The run waits until a pod of its Agent takes runs."""
+    """The run waits until a pod of its Agent takes runs. `reason`: UNKNOWN_AGENT or PENDING."""
+
+    seen: RunSeen
+    message: str
+    reason: RunReason = RunReason.PENDING
+
+
+@dataclass(frozen=True)
+class AwaitAgent:
+    """A hand-written Run can't be admitted before its Agent is there."""
 
     seen: RunSeen
     message: str
@@ -193,6 +202,7 @@ Action = (
     | EndUnheld
     | Dispatch
     | Wait
+    | AwaitAgent
     | Expire
     | SettleStray
     | Forget

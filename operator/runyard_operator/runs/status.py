@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from runyard_api.conditions import Condition, ConditionType, RunReason, set_condition
+from runyard_api.conditions import Condition, ConditionType, RunReason, find_condition, set_condition
 from runyard_api.crd import Manifest, format_time
 from runyard_api.internal import RunError
 from runyard_api.run import Run
@@ -81,6 +81,20 @@ def unbound(run: Run, attempt: int, failures: int, now: datetime) -> Manifest:
         "failures": failures,
         "conditions": _json(conditions),
     }
+
+
+def waiting(run: Run, reason: RunReason, message: str, now: datetime) -> Manifest:
+    """The run waits for something that nothing else shows, from now on."""
+    before = run.status.conditions if run.sequence is None else _accepted(run, now)
+    others = [condition for condition in before if condition.type != ConditionType.SUCCEEDED]
+    told = set_condition(others, ConditionType.SUCCEEDED, None, reason=reason, message=message, now=now)
+    return {"conditions": _json(told)}
+
+
+def told(run: Run) -> RunReason | None:
+    """The reason that its condition Succeeded gives now."""
+    found = find_condition(run.status.conditions, ConditionType.SUCCEEDED)
+    return RunReason(found.reason) if found is not None and found.reason in list(RunReason) else None
 
 
 def ended(run: Run, end: End, *, started: datetime | None, now: datetime) -> Manifest:

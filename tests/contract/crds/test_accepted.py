@@ -32,11 +32,18 @@ FULL_AGENT = agent(
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}],
     },
-    runDefaults={"recursionLimit": 50, "ttlSecondsAfterFinished": 60, "maxFailures": 1},
+    runDefaults={
+        "recursionLimit": 50,
+        "activeDeadlineSeconds": 7200,
+        "ttlSecondsAfterFinished": 60,
+        "maxFailures": 1,
+    },
 )
 FULL_RUN = hand_written_run(
     "full",
     graphId="agent",
+    notBefore="2026-01-31T12:00:00Z",
+    activeDeadlineSeconds=600,
     assistantId=UUID,
     threadId=UUID,
     userId="ann",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.operator.builders import NAMESPACE
@@ -382,6 +383,43 @@ def test_a_thread_on_which_a_run_by_hand_was_refused_goes_on() -> None:
     assert state(stage) is RunState.SUCCESS
 
 
+@pytest.mark.parametrize("spec", [{}, {"graphId": None}])
+def test_a_run_of_an_unknown_agent_says_so_once_and_goes_on_when_the_agent_comes(spec: dict[str, Any]) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def scenario(stage: Stage) -> None:
+        await stage.play(1)
+        assert stage.world is not None
+        stage.world.settings = replace(stage.world.settings, unknown_agent_seconds=120)
+        stage.add_run("w1", None, **spec)
+        await stage.play(30)
+        waiting = stage.run("w1")
+        assert waiting is not None
+        found = find_condition(waiting.status.conditions, ConditionType.SUCCEEDED)
+        assert found is not None
+        told.append((found.reason, found.message))
+        stage.add_agent()
+        await stage.play(60)
+
+    stage = on_stage(scenario)
+    assert told == [("UnknownAgent", "Agent 'hello' doesn't exist")]
+    assert state(stage, "w1") is RunState.SUCCESS
+    assert [plural for _, plural, _ in stage.cluster.writes].count("events") == 1
+
+
+def test_a_run_with_a_place_that_nobody_gave_it_says_why_it_ends() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.add_agent()
+        stage.add_run()
+        del stage.rows.rows["r1"]
+        await stage.play(30)
+
+    run = on_stage(scenario).run()
+    assert run is not None
+    assert run.status.error is not None
+    assert (run.state, run.status.error.error) == (RunState.ERROR, "NotStored")
+
+
 def test_finished_objects_over_the_limit_are_deleted_the_oldest_first_and_their_rows_stay() -> None:
     async def scenario(stage: Stage) -> None:
         stage.add_agent()
@@ -445,7 +483,7 @@ def _uuid(number: int) -> str:
 GONE_ROWS: dict[str, tuple[bool, bool, RunState | None]] = {
     "its pod still tells the end": (True, False, RunState.SUCCESS),
     "its pod is gone too": (True, True, None),
-    "no pod ever had it": (False, False, None),
+    "no pod ever had it": (False, False, RunState.ERROR),
 }
 
 

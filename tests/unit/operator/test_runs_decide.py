@@ -302,6 +302,25 @@ def test_the_deadline_of_a_run_counts_from_when_it_first_wanted_a_pod() -> None:
     assert plan(one, hello=not_in_the_queue_yet).due == NOW + timedelta(seconds=120)
 
 
+@pytest.mark.parametrize(("told", "ends"), [(119, False), (121, True)])
+def test_the_wait_for_an_agent_that_does_not_exist_goes_on_under_another_operator(told: float, ends: bool) -> None:
+    waits = {
+        "type": "Succeeded",
+        "status": "Unknown",
+        "reason": "UnknownAgent",
+        "lastTransitionTime": ago(told).isoformat(),
+    }
+    one = RunSeen(run(created=ago(900), status={"conditions": [waits]}))
+    made = plan(one, hello=AgentSeen("hello", None, unusable_since=ago(1), waits_since=ago(1)))
+    assert isinstance(made.actions[0], EndUnheld if ends else Wait)
+
+
+def test_a_run_that_lost_its_pod_is_looked_at_again_at_its_deadline() -> None:
+    status = {"attempt": 1, "startTime": ago(20).isoformat()}
+    one = pending(spec={"activeDeadlineSeconds": 60}, status=status, used=1)
+    assert plan(one).due == ago(-40)
+
+
 def test_a_run_that_waits_for_an_agent_that_is_deleted_ends_at_once() -> None:
     deleted = agent()
     meta = deleted.metadata.model_copy(update={"deletion_timestamp": NOW})

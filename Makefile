@@ -45,6 +45,9 @@ test-chart: $(VENV)/.dev binaries ## What the Helm chart renders
 test-e2e: $(VENV)/.dev binaries ## The installed chart on the native cluster, and `runyard dev` (root)
 	@$(call pytest,e2e,tests/cluster tests/e2e)
 
+fuzz: $(VENV)/.dev ## Fuzz every route of the gateway for longer than the tests do (FUZZ_EXAMPLES=200 FUZZ_SEED=1)
+	FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),200) FUZZ_SEED=$(or $(FUZZ_SEED),1) $(BIN)/pytest -q tests/integration/gateway/test_fuzz.py
+
 bench: $(VENV)/.dev binaries ## Measure latency and throughput, beside the goals
 	$(BIN)/python -m hack.bench $(BENCH)
 

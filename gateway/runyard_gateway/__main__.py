@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 
 import uvicorn
 import uvloop
+from prometheus_client import start_http_server
 
 from runyard_api.errors import RunyardError
 from runyard_clients.runtime import pooled_http
 from runyard_gateway.app import Deps, create_app
 from runyard_gateway.cluster.kube_runs import Cluster, KubeRuns
+from runyard_gateway.metrics import Metrics
 from runyard_gateway.oidc import open_oidc
 from runyard_gateway.protocol import BoundedProtocol
 from runyard_gateway.settings import ServerSettings, read_environment
@@ -52,6 +54,21 @@ def stop_on_signals(server: Server, stopping: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
+@contextlib.contextmanager
+def metrics_served(metrics: Metrics, port: int) -> Iterator[None]:
+    """Answers scrapes on the port, in threads of their own, while the block lasts; 0: nowhere. Raises OSError."""
+    if port == 0:
+        yield
+        return
+    server, thread = start_http_server(port, registry=metrics.registry)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def main() -> None:
     """Ends with one line on stderr when it can't start: with 2 for a setting that is missing or wrong, else with 1."""
     settings = settings_or_exit("runyard-gateway", read_environment)
@@ -81,7 +98,8 @@ async def serve(settings: ServerSettings) -> None:
         stack.push_async_callback(runs.stop)
         tokens = await stack.enter_async_context(open_oidc(settings.oidc))
         stopping = asyncio.Event()
-        app = create_app(settings.app, Deps(db, runs, tokens=tokens, stopping=stopping))
+        app = create_app(settings.app, Deps(db, runs, tokens=tokens, watch_ages=runs.watch_ages, stopping=stopping))
+        stack.enter_context(metrics_served(app.state.metrics, settings.metrics_port))
         config = uvicorn.Config(
             app,
             host="0.0.0.0",

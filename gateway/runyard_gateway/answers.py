@@ -52,7 +52,7 @@ def stream_answer(
     """The run's events (`modes` empty: all it emits) after an id, or only those to come, until its end."""
     run = held(run)
     renderer = Renderer(Wanted.of(modes, run.payload.get("stream_mode") or ()))
-    relay = Relay(ctx.db, ctx.runs, run, renderer, after=after, live=live)
+    relay = Relay(ctx.db, ctx.runs, run, renderer, after=after, live=live, tally=ctx.tally)
     return LiveResponse(
         relay.pump,
         media_type=EVENT_STREAM,

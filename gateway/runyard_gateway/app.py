@@ -18,7 +18,9 @@ from runyard_gateway.body import BodyLimits
 from runyard_gateway.context import Context
 from runyard_gateway.handover import Handover
 from runyard_gateway.load import Admission, Load
+from runyard_gateway.metrics import Metrics, Present, Tally
 from runyard_gateway.middleware import RequestContext
+from runyard_gateway.openapi import describe
 from runyard_gateway.periodic import repeat
 from runyard_gateway.ports import Runs
 from runyard_gateway.routes import assistants, bulk, meta, runs, submission, thread_search, thread_state, threads
@@ -38,7 +40,7 @@ def _utc_now() -> datetime:
 @dataclass(frozen=True)
 class Deps:
     """What the application is given: an open database and the world that executes runs. It closes neither. `tokens`
-    None: API keys alone are taken.
+    None: API keys alone are taken. `watch_ages`: see metrics.Present.
 
     Set `stopping` when the server begins to shut down: open streams end then, and their clients come back elsewhere.
     """
@@ -47,19 +49,23 @@ class Deps:
     runs: Runs
     tokens: Tokens | None = None
     now: Callable[[], datetime] = _utc_now
+    watch_ages: Callable[[], dict[str, float]] = dict
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def create_app(settings: Settings, deps: Deps) -> FastAPI:
     """The application. Its lifespan begins and ends its background tasks."""
+    tally, load = Tally(), Load(settings.max_requests, settings.max_streams)
+    metrics = Metrics(Present(load, tally, lambda: deps.db.pool_usage(), deps.watch_ages))
     context = Context(
         settings=settings,
         db=deps.db,
         runs=deps.runs,
         now=deps.now,
-        handover=Handover(deps.db, deps.runs),
+        handover=Handover(deps.db, deps.runs, tally),
         states=ThreadStates(deps.db, deps.runs),
         stopping=deps.stopping,
+        tally=tally,
     )
 
     @asynccontextmanager
@@ -70,22 +76,22 @@ def create_app(settings: Settings, deps: Deps) -> FastAPI:
         await asyncio.wait({sweep})
         await context.handover.close()
 
-    load = Load(settings.max_requests, settings.max_streams)
     app = FastAPI(
         title="Runyard",
         description="Threads and runs of LangGraph agents, as LangGraph's SDKs speak to them.",
         version=version("runyard"),
         redoc_url=None,
         lifespan=lifespan,
-        middleware=_middleware(settings, deps, load),
+        middleware=_middleware(settings, deps, load, metrics),
     )
     app.state.context = context
-    app.state.load = load
+    app.state.load, app.state.metrics = load, metrics
     app.state.bodies = BodyLimits(settings.max_body_bytes)
     failures.install(app)
     # In the order of how often they are called: each request is held against the routes one by one.
     for module in (submission, runs, thread_search, threads, thread_state, bulk, assistants, meta):
         app.include_router(module.router)
+    describe(app)
     return app
 
 
@@ -98,7 +104,7 @@ async def _delete_expired_threads(settings: Settings, deps: Deps) -> None:
     )
 
 
-def _middleware(settings: Settings, deps: Deps, load: Load) -> list[Middleware]:
+def _middleware(settings: Settings, deps: Deps, load: Load, metrics: Metrics) -> list[Middleware]:
     """From the outside in."""
     return [
         Middleware(
@@ -108,7 +114,7 @@ def _middleware(settings: Settings, deps: Deps, load: Load) -> list[Middleware]:
             allow_headers=("*",),
             expose_headers=EXPOSED,
         ),
-        Middleware(RequestContext),
+        Middleware(RequestContext, metrics=metrics),
         Middleware(Admission, load=load),
-        Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db), tokens=deps.tokens),
+        Middleware(Authentication, auth=settings.auth, keys=KeyCache(deps.db), tokens=deps.tokens, metrics=metrics),
     ]

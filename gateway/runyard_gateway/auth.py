@@ -17,12 +17,12 @@ from runyard_api.errors import RunyardError, Unauthenticated
 from runyard_api.names import DEFAULT_USER
 from runyard_api.tokens import bearer, token_hash
 from runyard_gateway.failures import failure_of
+from runyard_gateway.metrics import Metrics
 from runyard_gateway.oidc import looks_like_token
+from runyard_gateway.open_paths import OPEN_PATHS
 from runyard_store.database import Database
 from runyard_store.keys import user_of_key
 
-OPEN_PATHS = frozenset({"/", "/ok", "/info", "/docs", "/openapi.json"})
-"""What probes and chat UIs ask for before they have a key; it tells nothing but that a server is here."""
 CACHE_SECONDS, CACHE_SIZE = 10.0, 1024
 LOOKUPS = 8
 """Keys that are looked up at the same time, at most: what isn't let in must not keep the others from the database."""
@@ -73,9 +73,15 @@ class Authentication:
     None: API keys alone are taken."""
 
     def __init__(
-        self, app: ASGIApp, *, auth: Literal["api-key", "none"], keys: KeyCache, tokens: Tokens | None = None
+        self,
+        app: ASGIApp,
+        *,
+        auth: Literal["api-key", "none"],
+        keys: KeyCache,
+        tokens: Tokens | None = None,
+        metrics: Metrics,
     ) -> None:
-        self._app, self._auth, self._keys, self._tokens = app, auth, keys, tokens
+        self._app, self._auth, self._keys, self._tokens, self._metrics = app, auth, keys, tokens, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -84,6 +90,7 @@ class Authentication:
         try:
             user = DEFAULT_USER if self._auth == "none" or _is_open(scope) else await self._user(Headers(scope=scope))
         except RunyardError as error:
+            self._metrics.authenticated("refused" if isinstance(error, Unauthenticated) else "unavailable")
             await failure_of(error)(scope, receive, send)
             return
         scope.setdefault("state", {})["user"] = user
@@ -92,14 +99,17 @@ class Authentication:
     async def _user(self, headers: Headers) -> str:
         key, token = headers.get("x-api-key"), bearer(headers.get("authorization"))
         if not key and token and self._tokens and looks_like_token(token):
-            return await self._tokens.user_of(token)
+            user = await self._tokens.user_of(token)
+            self._metrics.authenticated("token")
+            return user
         credential = key or token
         if not credential:
             raise Unauthenticated(self._ask)
-        user = await self._keys.user_of(credential)
-        if user is None:
+        owner = await self._keys.user_of(credential)
+        if owner is None:
             raise Unauthenticated(f"The API key is not valid. {self._ask}")
-        return user
+        self._metrics.authenticated("key")
+        return owner
 
     @property
     def _ask(self) -> str:

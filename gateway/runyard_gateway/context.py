@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from runyard_gateway.handover import Handover
+from runyard_gateway.metrics import Tally
 from runyard_gateway.ports import Runs
 from runyard_gateway.settings import Settings
 from runyard_gateway.state import ThreadStates
@@ -26,6 +27,7 @@ class Context:
     handover: Handover
     states: ThreadStates
     stopping: asyncio.Event
+    tally: Tally = field(default_factory=Tally)
 
 
 async def _context(request: Request) -> Context:

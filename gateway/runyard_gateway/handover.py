@@ -5,7 +5,7 @@ client's heartbeat runs. Used by the routes; calls Runs and the store.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import structlog
 from runyard_api.errors import NotFound, RunyardError
 from runyard_api.states import CancelAction
 from runyard_gateway.following import patiently
+from runyard_gateway.metrics import Tally
 from runyard_gateway.ports import Runs
 from runyard_store.database import Database
 from runyard_store.deletion import RemovedRun
@@ -28,22 +29,34 @@ CLIENT_LEFT = "the client disconnected"
 class Handover:
     """Runs its work in tasks of its own, which live until they are done or the application stops."""
 
-    def __init__(self, db: Database, runs: Runs) -> None:
-        self._db, self._runs = db, runs
+    def __init__(self, db: Database, runs: Runs, tally: Tally | None = None) -> None:
+        self._db, self._runs, self._tally = db, runs, tally or Tally()
         self._tasks: set[asyncio.Task[None]] = set()
         self._many = asyncio.Semaphore(AT_ONCE)
 
     def submit(self, run: RunRow) -> None:
         """Hands the run over, now if possible."""
-        self._start(lambda: patiently(lambda: self._runs.submit(run), what="handing a run over"), run)
+        self._tally.submissions += 1
+        self._start(lambda: self._patiently(lambda: self._runs.submit(run), what="handing a run over"), run)
 
     def cancel_soon(self, run: RunRow, reason: str = CLIENT_LEFT) -> None:
         """Interrupts the run, without waiting for it."""
 
         async def cancel() -> None:
-            await patiently(lambda: self.cancel(run, CancelAction.INTERRUPT, reason), what="cancelling a run")
+            await self._patiently(lambda: self.cancel(run, CancelAction.INTERRUPT, reason), what="cancelling a run")
 
         self._start(cancel, run)
+
+    async def _patiently(self, call: Callable[[], Awaitable[None]], *, what: str) -> None:
+        tries = 0
+
+        async def counted() -> None:
+            nonlocal tries
+            self._tally.handover_retries += tries > 0
+            tries += 1
+            await call()
+
+        await patiently(counted, what=what)
 
     async def cancel(self, run: RunRow, action: CancelAction, reason: str) -> None:
         """Writes the cancel down and passes it on. Raises NotFound when the run is gone, Unavailable."""

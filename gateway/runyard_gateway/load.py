@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard_api.errors import Unavailable
-from runyard_gateway.auth import OPEN_PATHS
 from runyard_gateway.failures import failure_of
+from runyard_gateway.open_paths import OPEN_PATHS
 
 LIVE = ("/stream", "/wait", "/join", "/cancel")
 """Ends of the paths whose answers may last as long as a run."""

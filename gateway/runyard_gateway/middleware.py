@@ -8,6 +8,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard_gateway.failures import failure
+from runyard_gateway.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 _USABLE_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -16,11 +17,12 @@ _USABLE_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 class RequestContext:
     """Echoes the caller's `x-request-id` or makes one, and answers 500 in the contract's form when a route breaks.
 
-    Every line that is logged for a request names its id; so does one at level debug for the request itself.
+    Every line that is logged for a request names its id; so does one at level debug for the request itself,
+    which is counted too.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,10 +37,9 @@ class RequestContext:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                seconds = round(time.monotonic() - began, 4)
-                log.debug(
-                    "request", method=scope["method"], path=scope["path"], status=message["status"], seconds=seconds
-                )
+                seconds, status = round(time.monotonic() - began, 4), message["status"]
+                log.debug("request", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
+                self._metrics.answered(getattr(scope.get("route"), "path", None), scope["method"], status, seconds)
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 

@@ -24,6 +24,7 @@ from runyard_gateway.following import (
     patiently,
     row_of,
 )
+from runyard_gateway.metrics import Tally
 from runyard_gateway.ports import AgentEndpoint, Runs
 from runyard_gateway.render import Renderer, end_frame, error_frame, metadata_frame
 from runyard_gateway.streaming import Sink
@@ -40,8 +41,17 @@ class Relay:
     """`after`: the reader has all up to this id (None: nothing). `live`: it wants only what comes from now on."""
 
     def __init__(
-        self, db: Database, runs: Runs, run: RunRow, renderer: Renderer, *, after: EventId | None, live: bool
+        self,
+        db: Database,
+        runs: Runs,
+        run: RunRow,
+        renderer: Renderer,
+        *,
+        after: EventId | None,
+        live: bool,
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally or Tally()
         self._db, self._runs, self._renderer = db, runs, renderer
         self._run: RunRow | None = run
         self._run_id = run.run_id
@@ -56,6 +66,7 @@ class Relay:
                 return
         else:
             await self._follow(sink)
+            self._tally.log_fallbacks += not self._ended
         if not self._ended:
             await self._from_log(sink)
         if not self._ended:
@@ -126,6 +137,7 @@ class Relay:
             if self._after is None or event.id > self._after:
                 frames.append(frame)
             self._ended = self._ended or event.mode == END
+        self._tally.events += len(frames)
         if data := b"".join(frames):
             await sink.write(data)
 

@@ -41,13 +41,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The process: `token_key` is what pod tokens are made from; `agents_namespace` the Agents."""
+    """The process: `token_key` is what pod tokens are made from; `agents_namespace` the Agents;
+    `metrics_port` 0: no metrics are served."""
 
     app: Settings
     database_url: str
     agents_namespace: str
     token_key: bytes
     port: int = 8000
+    metrics_port: int = 9090
     oidc: OidcSettings | None = None
     logs: LogSettings = DEFAULT_LOGS
 
@@ -73,6 +75,7 @@ def read_environment(environ: Mapping[str, str]) -> ServerSettings:
         agents_namespace=env.required("RUNYARD_AGENTS_NAMESPACE"),
         token_key=env.key_file("RUNYARD_TOKEN_KEY_FILE"),
         port=env.whole("RUNYARD_PORT", ServerSettings.port, 1, 65535),
+        metrics_port=env.whole("RUNYARD_METRICS_PORT", ServerSettings.metrics_port, 0, 65535),
         oidc=_oidc(env, auth),
         logs=log_settings(env),
     )

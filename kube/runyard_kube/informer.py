@@ -63,8 +63,14 @@ class Informer(Generic[T]):
         self._objects: dict[str, T] = {}
         self._listeners: list[Listener[T]] = []
         self._version: str | None = None
+        self._heard_at = clock()
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("runyard_kube").bind(kind=target.resource.plural, namespace=target.namespace)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the API server was last heard of; bookmarks come about every minute."""
+        return self._clock() - self._heard_at
 
     def get(self, name: str) -> T | None:
         return self._objects.get(name)
@@ -144,6 +150,7 @@ class Informer(Generic[T]):
         self._version = listing.resource_version
         for name in before.keys() | self._objects.keys():
             self._notify(before.get(name), self._objects.get(name))
+        self._heard_at = self._clock()
         self.synced.set()
 
     async def _follow(self) -> None:
@@ -161,7 +168,7 @@ class Informer(Generic[T]):
 
     def _apply(self, event: WatchEvent) -> None:
         """Takes over one event. An object that a selection no longer covers comes as DELETED, as the API defines it."""
-        self.failures = 0
+        self.failures, self._heard_at = 0, self._clock()
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "BOOKMARK":
             return

@@ -75,6 +75,11 @@ class Database:
             async with asyncio.timeout(self._patience), self._single.connect() as connection:
                 yield connection
 
+    def pool_usage(self) -> tuple[int, int]:
+        """Connections in use, and at most."""
+        pool: Any = self._engine.sync_engine.pool
+        return pool.checkedout(), pool.size()
+
     async def close(self) -> None:
         """Closes every connection."""
         await self._engine.dispose()

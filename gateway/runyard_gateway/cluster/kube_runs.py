@@ -75,6 +75,10 @@ class KubeRuns:
         await self._runs.stop()
         await self._agents.stop()
 
+    def watch_ages(self) -> dict[str, float]:
+        """Of the two informers."""
+        return {"runs": self._runs.age, "agents": self._agents.age}
+
     async def submit(self, run: RunRow) -> None:
         """Creates the Run object, or finds that it is there, and keeps its uid in the row. Raises Unavailable."""
         cluster = self._cluster

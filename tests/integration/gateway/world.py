@@ -64,8 +64,9 @@ class Silent:
 
 
 @contextlib.contextmanager
-def running_world(folder: Path, settings: Settings = SETTINGS) -> Iterator[World]:
-    """Serves until the block ends. What goes wrong inside is raised here."""
+def running_world(folder: Path, settings: Settings = SETTINGS, database_url: str | None = None) -> Iterator[World]:
+    """Serves until the block ends, on a database in the folder unless another is given. What goes wrong inside is
+    raised here."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -73,10 +74,11 @@ def running_world(folder: Path, settings: Settings = SETTINGS) -> Iterator[World
         world = World(f"http://127.0.0.1:{listener.getsockname()[1]}")
         loop, stop, up = runner.get_loop(), asyncio.Event(), threading.Event()
         failures: list[BaseException] = []
+        database = database_url or f"sqlite:///{folder / 'world.db'}"
 
         def run() -> None:
             try:
-                runner.run(_serve(world, folder, settings, listener, stop=stop, up=up))
+                runner.run(_serve(world, folder, database, settings, listener, stop=stop, up=up))
             except BaseException as error:
                 failures.append(error)
                 up.set()
@@ -96,9 +98,16 @@ def running_world(folder: Path, settings: Settings = SETTINGS) -> Iterator[World
 
 
 async def _serve(
-    world: World, folder: Path, settings: Settings, listener: socket.socket, *, stop: asyncio.Event, up: threading.Event
+    world: World,
+    folder: Path,
+    database_url: str,
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    stop: asyncio.Event,
+    up: threading.Event,
 ) -> None:
-    database_url = _migrated(folder)
+    migrate(database_url)
     async with contextlib.AsyncExitStack() as stack:
         db = await open_database(database_url)
         stack.push_async_callback(db.close)
@@ -113,12 +122,6 @@ async def _serve(
         await stack.enter_async_context(served(app, listener))
         up.set()
         await stop.wait()
-
-
-def _migrated(folder: Path) -> str:
-    url = f"sqlite:///{folder / 'world.db'}"
-    migrate(url)
-    return url
 
 
 @contextlib.asynccontextmanager

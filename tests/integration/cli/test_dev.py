@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.integration.cli.conftest import Start
 
-pytestmark = pytest.mark.timeout(120)  # each start imports LangGraph: seconds on a busy machine
+pytestmark = pytest.mark.timeout(240)  # each start imports LangGraph: seconds on a busy machine
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": "What is 6 times 7?"}]}
 SLOWLY: dict[str, Any] = {"seconds_per_token": 0.15}
 

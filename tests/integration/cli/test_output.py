@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.integration.cli.conftest import COMMAND, Start, token_of
 
-pytestmark = pytest.mark.timeout(120)  # each start imports LangGraph: seconds on a busy machine
+pytestmark = pytest.mark.timeout(240)  # each start imports LangGraph: seconds on a busy machine
 GRAPHS = """
 import os
 from typing import TypedDict

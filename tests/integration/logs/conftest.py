@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from tests.integration.operator.harness import OperatorProcess, free_port, until
+from tests.integration.operator.harness import START_PATIENCE, OperatorProcess, free_port, until
 from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.rights import operator_kubeconfig
 from tests.support.apiserver import ApiServer, api_server
@@ -121,7 +121,7 @@ class Installed:
         def line() -> str | None:
             return next((one for one in self.logged(service).splitlines() if all(w in one for w in words)), None)
 
-        await until(line, f"{service} logs {words}")
+        await until(line, f"{service} logs {words}", START_PATIENCE)
         found = line()
         assert found is not None
         return found
@@ -155,7 +155,11 @@ async def installed(
         "RUNYARD_AGENT_DATABASE_SECRET": "runyard-database",
         **LOGS,
     }
-    for_gateway = environment | {"KUBECONFIG": str(api_server.kubeconfig), "RUNYARD_PORT": str(port)}
+    for_gateway = environment | {
+        "KUBECONFIG": str(api_server.kubeconfig),
+        "RUNYARD_PORT": str(port),
+        "RUNYARD_METRICS_PORT": "0",
+    }
     operator = OperatorProcess(environment, folder / "operator.log")
     async with (
         await KubeClient.open(api_server.kubeconfig) as kube,

@@ -1,15 +1,17 @@
 """No prompt, key, token or password is in any line that the services log, at level debug, whatever goes wrong."""
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from tests.integration.logs.conftest import Installed
-from tests.integration.operator.harness import free_port
+from tests.integration.operator.harness import START_PATIENCE, free_port, until
 from tests.support.manifests import hand_written_run
 
 from runyard_kube.resources import RUNS
@@ -17,7 +19,7 @@ from runyard_kube.resources import RUNS
 pytestmark = [
     pytest.mark.apiserver,
     pytest.mark.postgres,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
@@ -80,16 +82,27 @@ async def _without_database(of: Installed) -> None:
     """Services that are started while there is no database say so, and how they log in is not said."""
     url = f"postgresql://postgres:{of.marks.password}@127.0.0.1:1/none"
     environment = of.environment | {"RUNYARD_DATABASE_URL": url, "RUNYARD_TOKEN_SHA256": "a" * 64}
-    environment["RUNYARD_PROBE_PORT"] = str(free_port())
-    for service in ("operator", "runtime"):
-        with (of.folder / f"no-database-{service}.log").open("ab") as log:
-            command = (sys.executable, "-m", f"runyard_{service}")
-            process = await asyncio.create_subprocess_exec(
-                *command, env=os.environ | environment, stdout=log, stderr=log
-            )
-        await of.until_logged(f"no-database-{service}", "for the database")
-        process.kill()
-        await process.wait()
+    environment |= {"RUNYARD_PROBE_PORT": str(free_port()), "RUNYARD_PORT": str(free_port())}
+    async with httpx.AsyncClient(headers={"x-api-key": of.marks.api_key}, timeout=30) as http:
+
+        async def asked() -> bool:
+            with contextlib.suppress(httpx.ConnectError):
+                answer = await http.post(f"http://127.0.0.1:{environment['RUNYARD_PORT']}/threads", json={})
+                assert (answer.status_code, of.marks.password in answer.text) == (503, False)
+                return True
+            return False
+
+        for service in ("operator", "runtime", "gateway"):
+            with (of.folder / f"no-database-{service}.log").open("ab") as log:
+                command = (sys.executable, "-m", f"runyard_{service}")
+                process = await asyncio.create_subprocess_exec(
+                    *command, env=os.environ | environment, stdout=log, stderr=log
+                )
+            if service == "gateway":
+                await until(asked, "the gateway answers without its database", START_PATIENCE)
+            await of.until_logged(f"no-database-{service}", "database" if service == "gateway" else "for the database")
+            process.kill()
+            await process.wait()
 
 
 async def test_nothing_secret_is_logged_and_every_line_names_its_run_or_request(installed: Installed) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.chart.conftest import EVERYTHING, ROOT, Helm, Rendered, pods
 
+from runyard_gateway import metrics as of_gateway
+from runyard_gateway.load import Load
 from runyard_operator import metrics as of_operator
 from runyard_operator.seen import RUNTIME_PORT_NAME
 from runyard_runtime import metrics as of_runtime
@@ -19,7 +21,8 @@ NAME = re.compile(r"\b(?:runyard|process)_\w+")
 def registered() -> set[str]:
     """The names of all series that the services expose, as Prometheus stores them."""
     nothing = of_operator.Now(leading=False, lag=0.0, queues=(), agents=(), runs={})
-    registries = [of_operator.Metrics().registry, of_runtime.Metrics().registry]
+    idle = of_gateway.Present(Load(1, 1), of_gateway.Tally(), lambda: (0, 0), dict)
+    registries = [m.registry for m in (of_gateway.Metrics(idle), of_operator.Metrics(), of_runtime.Metrics())]
     families = [family for registry in registries for family in registry.collect()]
     families += of_operator.Present(lambda: nothing).collect()
     return {name for family in families for name in _series(family.name, family.type)}

@@ -124,6 +124,6 @@ def test_an_external_database_is_reached_where_the_values_say_it_is(helm: Helm) 
 def test_those_whom_the_values_name_scrape_operator_and_agent_pods(helm: Helm) -> None:
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     found = policies(helm.objects("--set-json", f"networkPolicies.metrics.from=[{json.dumps(peer)}]"))
-    for name in ("operator", "agent pods"):
-        assert may_reach(found, Endpoint("monitoring"), PLACES[name]), name
-        assert not may_reach(found, Endpoint("default"), PLACES[name]), name
+    for place in (replace(PLACES["gateway"], port=9090), PLACES["operator"], PLACES["agent pods"]):
+        assert may_reach(found, Endpoint("monitoring"), place), place
+        assert not may_reach(found, Endpoint("default"), place), place

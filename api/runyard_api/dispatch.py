@@ -1,4 +1,5 @@
-"""What to do next for one thread, and what it means that a pod refuses a run. Pure; the operator and the embedded dispatcher follow the same plan."""
+"""What to do next for one thread, and what it means that a pod refuses a run. Pure; the operator and the embedded
+dispatcher follow the same plan."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

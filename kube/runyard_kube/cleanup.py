@@ -1,9 +1,9 @@
 """Takes down what a release has made at run time: its operator, agent pods and finalizers, in this order.
 
-Run by the chart's pre-delete Job as `python -m runyard_kube.cleanup`. Before the rest of the release goes, because agent
-pods that leave hand their runs over through the database, and because a namespace or CRD that goes with the release
-would wait for finalizers that nobody could remove any more: in a namespace that ends no rights can be given. After the
-operator, because it would make the pods and finalizers again.
+Run by the chart's pre-delete Job as `python -m runyard_kube.cleanup`. Before the rest of the release goes, because
+agent pods that leave hand their runs over through the database, and because a namespace or CRD that goes with the
+release would wait for finalizers that nobody could remove any more: in a namespace that ends no rights can be given.
+After the operator, because it would make the pods and finalizers again.
 """
 
 import argparse

@@ -49,7 +49,7 @@ class ServerSettings:
     agents_namespace: str
     token_key: bytes
     port: int = 8000
-    metrics_port: int = 9090
+    metrics_port: int = 0
     oidc: OidcSettings | None = None
     logs: LogSettings = DEFAULT_LOGS
 

@@ -52,9 +52,9 @@ def part_of(command: Iterable[str], *, in_cluster: bool) -> str | None:
     words = list(command)
     if not words:
         return None
-    program = Path(words[0].split(" ")[0]).name
-    if in_cluster and program in _BY_PROGRAM:
-        return _BY_PROGRAM[program]
+    programs = (Path(word.split(" ")[0]).name for word in words[:2])  # the native cluster has several in one binary
+    if in_cluster and (known := next((_BY_PROGRAM[name] for name in programs if name in _BY_PROGRAM), None)):
+        return known
     by_word = _IN_CLUSTER if in_cluster else _HERE
     names = (Path(word).name for word in words[:4])
     return next((by_word[name] for name in names if name in by_word), None)

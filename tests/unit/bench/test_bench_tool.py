@@ -13,6 +13,7 @@ from hack.bench.processes import Use, parent_of, part_of, spent, use_of
         (["python", "-m", "runyard_runtime"], True, "runtime"),
         (["postgres: runyard_gateway runyard 10.244.1.7(41234) idle"], True, "Postgres"),
         (["/opt/bin/kube-apiserver", "--etcd-servers=x"], True, "API server"),
+        (["/opt/bin/kubenode", "kubelet", "--config=x"], True, "nodes"),
         (["python", "-m", "runyard_cli", "dev"], False, "runyard dev"),
         (["/cache/bin/python", "/cache/bin/langgraph", "dev"], False, "langgraph dev"),
         (["vi", "notes.txt"], False, None),

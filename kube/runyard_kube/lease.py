@@ -211,13 +211,14 @@ class Leadership:
         assert self._ours is not None
         began, ours = self._clock(), self._ours
         try:
-            spec = spec_of(self._place.identity, ours.term, acquired, self._now())
-            self._ours, self._began = await self._write(spec, ours.version), began
-            return True
-        except Conflict:
-            found = await self._read()
-            mine = found is not None and (found.holder, found.term) == (self._place.identity, ours.term)
-            self._ours = found if mine else None
+            try:
+                spec = spec_of(self._place.identity, ours.term, acquired, self._now())
+                self._ours, self._began = await self._write(spec, ours.version), began
+                return True
+            except Conflict:
+                found = await self._read()
+                mine = found is not None and (found.holder, found.term) == (self._place.identity, ours.term)
+                self._ours = found if mine else None
         except NotFound:
             self._ours = None
         except KubeError as error:

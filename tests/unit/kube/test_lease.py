@@ -35,11 +35,13 @@ class Api:
 
 @dataclass
 class Wire:
-    """How one process reaches the API server. `away`: it gets errors; `cut`: it gets no answer."""
+    """How one process reaches the API server. `away`: it gets errors; `cut`: it gets no answer; `unread`: so many of
+    its next reads get errors."""
 
     api: Api
     away: bool = False
     cut: bool = False
+    unread: int = 0
 
     async def create(self, resource: Resource, namespace: str | None, body: Manifest) -> Manifest:
         await self._answer()
@@ -48,16 +50,23 @@ class Wire:
         return self.api.store(body)
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest:
+        lease = await self._lease()
+        if self.unread:
+            self.unread -= 1
+            raise Unavailable("no connection")
+        return lease
+
+    async def patch(self, resource: Resource, namespace: str | None, name: str, body: Manifest) -> Manifest:
+        lease = await self._lease()
+        if body["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
+            raise Conflict("it is newer")
+        return self.api.store({**lease, "spec": {**lease.get("spec", {}), **body["spec"]}})
+
+    async def _lease(self) -> Manifest:
         await self._answer()
         if self.api.lease is None:
             raise NotFound("there is none")
         return self.api.lease
-
-    async def patch(self, resource: Resource, namespace: str | None, name: str, body: Manifest) -> Manifest:
-        lease = await self.get(resource, namespace, name)
-        if body["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
-            raise Conflict("it is newer")
-        return self.api.store({**lease, "spec": {**lease.get("spec", {}), **body["spec"]}})
 
     async def _answer(self) -> None:
         await asyncio.sleep(10_000 if self.cut else 0.01)
@@ -189,6 +198,21 @@ def test_a_lease_that_somebody_annotated_is_still_ours() -> None:
         api.store(api.lease)
         await asyncio.sleep(20)
         assert (len(first.led), first.leads, second.led) == (1, True, [])
+        await _end(first, second)
+
+    play(scenario())
+
+
+def test_a_lease_that_is_newer_than_known_and_cannot_be_read_at_once_costs_no_term() -> None:
+    async def scenario() -> None:
+        api = Api()
+        first, second = await _two(api)
+        await asyncio.sleep(10)
+        assert api.lease is not None
+        api.store(api.lease)
+        first.wire.unread = 2
+        await asyncio.sleep(20)
+        assert (len(first.led), first.leads, second.led, first.wire.unread) == (1, True, [], 0)
         await _end(first, second)
 
     play(scenario())

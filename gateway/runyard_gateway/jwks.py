@@ -96,14 +96,22 @@ class Jwks:
             log.warning("the identity provider's keys can't be read again", reason=error.detail)
 
     async def _read(self) -> None:
-        self._tried_at = self._clock()
+        began = self._tried_at = self._clock()
+        try:
+            keys = await self._listed()
+        except RunyardError:
+            self._tried_at = self._clock()  # those who waited for this reading don't wait for one each
+            raise
+        self._keys = signing_keys(keys)
+        self._read_at = began
+        log.info("read the identity provider's keys", issuer=self._issuer, keys=len(self._keys))
+
+    async def _listed(self) -> list[Any]:
         document = await self._fetch(self._url or await self._discovered())
         keys = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(keys, list):
             raise Unavailable("The identity provider's key set is none; try again.")
-        self._keys = signing_keys(keys)
-        self._read_at = self._tried_at
-        log.info("read the identity provider's keys", issuer=self._issuer, keys=len(self._keys))
+        return keys
 
     async def _discovered(self) -> str:
         found = await self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")

@@ -1,5 +1,6 @@
 """Tokens of an identity provider that is served on loopback: whose they are, every way they can be wrong, outages."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -198,6 +199,21 @@ async def test_a_new_key_is_found_by_reading_again_and_unknown_ones_do_not_make_
         assert await jwks.find("new", "RS256")
         assert issuer.reads == 2
         assert await jwks.find("r", "RS256") is None
+
+
+async def test_those_who_wait_for_a_provider_that_does_not_answer_wait_for_one_reading_together() -> None:
+    clock, asked = Clock(), []
+
+    async def silent(url: str) -> Any:
+        asked.append(url)
+        await asyncio.sleep(0)
+        clock.now += 5
+        raise Unavailable("no answer")
+
+    jwks = Jwks("https://issuer.test", "https://issuer.test/keys", silent, clock)
+    answers = await asyncio.gather(*(jwks.find("k", "RS256") for _ in range(5)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Unavailable] * 5
+    assert len(asked) == 1
 
 
 async def test_a_withdrawn_key_ends_when_the_set_is_read_again_in_the_background() -> None:

@@ -17,12 +17,13 @@ AT_ONCE = 100
 
 
 async def delete_expired(db: Database, ended_before: datetime) -> int:
-    """Deletes threads one after the other until none is due; gives their number. Raises Unavailable.
+    """Deletes threads one after the other until none is due, or none of those can be; gives their number.
 
-    Several gateways may do this at once: each thread is deleted by one of them.
+    Raises Unavailable. Several gateways may do this at once: each thread is deleted by one of them.
     """
     deleted = 0
     while due := await expired_threads(db, ended_before, AT_ONCE):
+        before = deleted
         for thread_id in due:
             try:
                 await delete_idle_thread(db, thread_id)
@@ -30,4 +31,6 @@ async def delete_expired(db: Database, ended_before: datetime) -> int:
                 log.debug("thread left", thread=thread_id, why=error.reason)
             else:
                 deleted += 1
+        if deleted == before:  # what can't be deleted now isn't asked for again and again
+            break
     return deleted

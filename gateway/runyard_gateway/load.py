@@ -3,6 +3,7 @@ before anything is read or committed. Plain ASGI, installed by app.py in front o
 """
 
 from dataclasses import dataclass
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -10,8 +11,10 @@ from runyard_api.errors import Unavailable
 from runyard_gateway.failures import failure_of
 from runyard_gateway.open_paths import OPEN_PATHS
 
-LIVE = ("/stream", "/wait", "/join", "/cancel")
+LIVE = ("/stream", "/wait", "/join")
 """Ends of the paths whose answers may last as long as a run."""
+
+_NO = frozenset({"0", "f", "false", "n", "no", "off"})
 
 _BUSY = "The server is at work on as many requests as it takes at once; try again."
 _FULL = "The server holds as many streams as it takes at once; try again."
@@ -33,6 +36,15 @@ class Load:
         return self.working >= self.max_requests
 
 
+def is_live(path: str, query: bytes) -> bool:
+    """Whether the answer may last as long as a run. A cancel that doesn't wait isn't one: it has to be possible while
+    all streams are taken, because it ends some."""
+    if path.endswith("/cancel"):
+        wait = parse_qs(query.decode("latin-1")).get("wait", ["0"])[-1]
+        return wait.lower() not in _NO
+    return path.endswith(LIVE)
+
+
 class Admission:
     """Lets in what there is room for. Probes always: they tell of the load."""
 
@@ -43,7 +55,7 @@ class Admission:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        load, live = self._load, scope["path"].endswith(LIVE)
+        load, live = self._load, is_live(scope["path"], scope["query_string"])
         if load.overloaded or (live and load.streams >= load.max_streams):
             load.refused += 1
             await failure_of(Unavailable(_BUSY if load.overloaded else _FULL))(scope, receive, send)

@@ -56,20 +56,15 @@ WITH seen AS (
   SELECT thread_id, (SELECT max(checkpoint_id) FROM checkpoints c WHERE c.thread_id = held.thread_id) AS cut,
     (SELECT max(checkpoint_id) FROM checkpoints c WHERE c.thread_id = held.thread_id AND checkpoint_ns = '') AS base
   FROM held
-), area AS (
-  SELECT thread_id, cut, base, (
-    SELECT min(checkpoint_id) FROM checkpoints c
-    WHERE c.thread_id = head.thread_id AND checkpoint_ns = '' AND checkpoint_id > base
-  ) AS upto FROM head
 ), point AS (
-  SELECT json_build_object('cut', cut, 'base', base, 'upto', upto, 'writes', (
+  SELECT json_build_object('cut', cut, 'base', base, 'upto', CAST(NULL AS text), 'writes', (
     SELECT coalesce(json_agg(json_build_array(
       w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path, w.idx, w.channel, w.type, encode(w.blob, 'base64')
     )), CAST('[]' AS json))
     FROM checkpoints c JOIN checkpoint_writes w
     ON w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
-    WHERE c.thread_id = area.thread_id AND c.checkpoint_id >= base AND (upto IS NULL OR c.checkpoint_id < upto)
-  )) AS pre_run FROM area
+    WHERE c.thread_id = head.thread_id AND c.checkpoint_id >= base
+  )) AS pre_run FROM head
 ), lease AS (
   UPDATE thread_leases l
   SET epoch = l.epoch + 1, run_id = :of_run, attempt = 1, holder = :holder, claimed_ms = CAST(:now_ms AS bigint),

@@ -1,11 +1,13 @@
 """Reading many streams at once, and what must be true of each: ids once and rising, nothing lost. Used by scenarios."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from tests.e2e.servers import App
+from tests.e2e.servers import AGENTS, App, Cluster
 
 
 @dataclass
@@ -51,3 +53,14 @@ def count_reconnects(app: App) -> list[str]:
 
     app.client.http.client.event_hooks = {"request": [note]}
     return paths
+
+
+async def ended_objects(cluster: Cluster, names: set[str]) -> dict[str, dict[str, Any]]:
+    """The Run objects of those names, once all of them have ended: an object follows its row within a moment."""
+    for _ in range(40):
+        text = await asyncio.to_thread(cluster.kubectl, "get", "runs", "-n", AGENTS, "-o", "json")
+        found = {o["metadata"]["name"]: o for o in json.loads(text)["items"] if o["metadata"]["name"] in names}
+        if all("completionTime" in o.get("status", {}) for o in found.values()) and len(found) == len(names):
+            return found
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"{len(names)} runs have not all ended: {[o.get('status') for o in found.values()]}")

@@ -2,15 +2,14 @@
 
 import asyncio
 import itertools
-import json
 import uuid
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.e2e.servers import AGENTS, RELEASE, App, Cluster, Server, connected
-from tests.e2e.streams import Reading, count_reconnects
+from tests.e2e.servers import RELEASE, App, Cluster, Server, connected
+from tests.e2e.streams import Reading, count_reconnects, ended_objects
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -77,7 +76,7 @@ async def test_two_hundred_runs_at_fifty_at_once_keep_their_threads_order(cluste
             for i in range(RUNS):
                 group.create_task(execute(apps[i % 2], threads[i * 7 % THREADS], f"word {i}"))
 
-    objects = await finished_objects(cluster, set(word_of))
+    objects = await ended_objects(cluster, set(word_of))
     assert Counter(o["status"]["state"] for o in objects.values()) == {"success": RUNS}
     assert database_rows(cluster, threads) == {name: row_of(o) for name, o in objects.items()}
     for thread, runs in by_thread(objects).items():
@@ -92,17 +91,6 @@ async def test_two_hundred_runs_at_fifty_at_once_keep_their_threads_order(cluste
 def each_gateway(cluster: Cluster, app: App) -> list[Server]:
     """Every replica by its pod's address, so that each gets its half."""
     return [Server(f"http://{pod['status']['podIP']}:8000", app.headers) for pod in cluster.pods("gateway")]
-
-
-async def finished_objects(cluster: Cluster, names: set[str]) -> dict[str, dict[str, Any]]:
-    """The Run objects of those names, once all of them have ended: the object follows its row within a moment."""
-    async with asyncio.timeout(20):
-        while True:
-            text = await asyncio.to_thread(cluster.kubectl, "get", "runs", "-n", AGENTS, "-o", "json")
-            found = {o["metadata"]["name"]: o for o in json.loads(text)["items"] if o["metadata"]["name"] in names}
-            if all("completionTime" in o.get("status", {}) for o in found.values()) and len(found) == len(names):
-                return found
-            await asyncio.sleep(0.5)
 
 
 def row_of(run: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.servers import AGENTS, RELEASE, ROOT, App, Cluster
-from tests.e2e.streams import Reading
+from tests.e2e.streams import Reading, ended_objects
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -97,7 +97,7 @@ def patch_agent(cluster: Cluster, spec: dict[str, Any]) -> None:
 async def assert_uncut(cluster: Cluster, app: App, readings: list[Reading]) -> None:
     """Each run succeeded with each step once, its stream is whole, and further attempts are a drain's, no crash's."""
     assert len(readings) >= 2 * READERS, "the load went on all the time"
-    runs = {run["metadata"]["name"]: run for run in json.loads(runs_as_json(cluster))["items"]}
+    runs = await ended_objects(cluster, {reading.run for reading in readings})
     moved = 0
     for reading in readings:
         reading.assert_whole()
@@ -110,7 +110,3 @@ async def assert_uncut(cluster: Cluster, app: App, readings: list[Reading]) -> N
         assert reading.attempts == list(range(1, status["attempt"] + 1))
         moved += status["attempt"] > 1
     assert moved > 0, "runs that last longer than the drain were handed over"
-
-
-def runs_as_json(cluster: Cluster) -> str:
-    return cluster.kubectl("get", "runs", "-n", AGENTS, "-o", "json")

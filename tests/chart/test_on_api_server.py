@@ -41,7 +41,10 @@ def test_every_object_is_taken_without_a_field_dropped(server: ApiServer, helm: 
 
 ALLOWED = {
     "gateway": ["create runs.runyard.dev -n runyard-agents", "patch agents.runyard.dev -n runyard-agents"],
-    "operator": ["create pods -n runyard-agents", "patch leases.coordination.k8s.io -n runyard-agents"],
+    "operator": [
+        "create pods -n runyard-agents",
+        "patch leases.coordination.k8s.io/runyard-operator -n runyard-agents",
+    ],
     "keys": ["get secrets/runyard-database -n runyard", "create secrets -n runyard"],
     "migration": ["patch secrets/runyard-runtime-database -n runyard-agents"],
     "cleanup": ["patch deployments.apps/runyard-operator -n runyard", "patch agents.runyard.dev -n runyard-agents"],

@@ -22,7 +22,7 @@ def operator_kubeconfig(api_server: ApiServer, namespace: str, folder: Path) -> 
 
 
 def _role(namespace: str) -> dict[str, object]:
-    text = ROLE.read_text()
+    text = ROLE.read_text().replace('{{ include "runyard.operator.name" . }}', NAME)
     rules = yaml.safe_load(text[text.index("\nrules:") :])["rules"]
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -86,6 +86,7 @@ async def real_speed(bench: Bench) -> list[Figure]:
             await bare.runs_per_second(bench.target.floor_database, "tokens", runs=half, concurrency=concurrency) / 2
         )
         own_cpu = (time.process_time() - start) / half
+        await asyncio.sleep(0.5)  # until Postgres has counted the connections that ended
         database = (uses()["Postgres"] + Use(-used["Postgres"].cpu)).cpu / half if bench.in_cluster else 0.0
         if bench.peer:
             used = uses()

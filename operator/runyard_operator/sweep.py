@@ -2,7 +2,7 @@
 and at the beginning of each term.
 
 kopf never tells of a deletion that happened while its watch was broken, so objects that a list doesn't have are taken
-as deleted; objects that the watch hasn't told of for a whole round are read and counted against it (`probes`).
+as deleted; objects that the watch hasn't told of for long are read and counted against it (`probes`).
 """
 
 import asyncio
@@ -27,6 +27,9 @@ from runyard_operator.world import World
 
 EVERY_SECONDS = 60.0
 RETRY_SECONDS = 2.0
+"""Between two rounds at least: calls that fail have the next one come at once."""
+SILENT_SECONDS = 30.0
+"""How long a watch may take to tell of what a list shows: one that broke comes back within seconds."""
 YOUNG = timedelta(seconds=30)
 """Rows this young may have an object that a list taken before doesn't show."""
 CANCELLED_AT_ONCE = 500
@@ -46,11 +49,12 @@ class _Kind:
 
 @dataclass
 class Sweep:
-    """`late`: how many objects the last round had to fetch because the watch of their kind hadn't told of them."""
+    """`late`: how many objects the last round had to fetch because the watch of their kind hadn't told of them.
+    `_suspects`: uid and version of those it hasn't told of yet, and since when, by kind."""
 
     feed: Feed
     late: dict[str, int] = field(default_factory=dict)
-    _suspects: dict[str, dict[str, str]] = field(default_factory=dict)
+    _suspects: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
     _hastened: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -78,8 +82,8 @@ class Sweep:
             except Exception:
                 log.warning("sweep failed", exc_info=True)
             self.world.metrics.swept(failed=failed)
+            await asyncio.sleep(RETRY_SECONDS)
             if failed:
-                await asyncio.sleep(RETRY_SECONDS)
                 self.hasten()
 
     def hasten(self) -> None:
@@ -110,10 +114,10 @@ class Sweep:
             log.info("deletion missed by the watch", kind=kind.resource.plural, name=ghost.metadata.name)
             self.world.metrics.missed(kind.resource.plural, "deletion")
             kind.drop(ghost)
-        before = self._suspects.get(kind.resource.plural, {})
-        behind = {uid: meta["resourceVersion"] for uid, meta in versions.items() if self._behind(kind, meta)}
-        self._suspects[kind.resource.plural] = behind
-        late = [versions[uid] for uid, version in behind.items() if before.get(uid) == version]
+        before, now = self._suspects.get(kind.resource.plural, {}), asyncio.get_running_loop().time()
+        behind = [(uid, meta["resourceVersion"]) for uid, meta in versions.items() if self._behind(kind, meta)]
+        since = self._suspects[kind.resource.plural] = {one: before.get(one, now) for one in behind}
+        late = [versions[uid] for (uid, _), first in since.items() if now - first >= SILENT_SECONDS]
         self.late[kind.resource.plural] = len(late)
         for meta in late:
             log.warning("change missed by the watch", kind=kind.resource.plural, name=meta["name"])

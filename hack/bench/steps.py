@@ -142,7 +142,7 @@ async def idle_streams(bench: Bench) -> list[Figure]:
 
 
 async def idle_cost(bench: Bench) -> list[Figure]:
-    await asyncio.sleep(10)  # what the last step left
+    await asyncio.sleep(10)  # what the start left
     before = uses()
     await asyncio.sleep(IDLE_SECONDS)
     now = uses()
@@ -181,13 +181,13 @@ async def recovery(bench: Bench) -> list[Figure]:
 
 
 STEPS = (
+    Step("idle cost", idle_cost),
     Step("latency", latency),
     Step("stub runs per second", stub_speed),
     Step("20-token runs per second", real_speed),
     Step("API writes", api_writes, cluster_only=True),
     Step("events relayed", events),
     Step("idle streams", idle_streams),
-    Step("idle cost", idle_cost),
     Step("latency with stored runs", with_stored_runs, cluster_only=True),
     Step("recovery", recovery, cluster_only=True),
 )

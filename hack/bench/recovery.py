@@ -18,7 +18,8 @@ _BEFORE_KILL = 10
 
 async def silence_after_a_kill(client: Client, cluster: Cluster) -> float:
     """Seconds; a run that emits every 100 ms, its pod killed without a grace period."""
-    await asyncio.to_thread(_pods, cluster, 2)
+    await asyncio.to_thread(_ask_for, cluster, 2)
+    await asyncio.to_thread(_wait_for, cluster, 2)
     thread, run = await client.begin("steps", {"count": _STEPS}, modes=["updates"])
     try:
         async with client.join(thread, run) as answer:
@@ -30,7 +31,7 @@ async def silence_after_a_kill(client: Client, cluster: Cluster) -> float:
             return await _longest_silence(answer.content, seconds=20)
     finally:
         await client.cancel(thread, run)
-        await asyncio.to_thread(_pods, cluster, 1)
+        await asyncio.to_thread(_ask_for, cluster, 1)
 
 
 async def _longest_silence(content: aiohttp.StreamReader, *, seconds: float) -> float:
@@ -45,10 +46,13 @@ async def _longest_silence(content: aiohttp.StreamReader, *, seconds: float) -> 
     return longest
 
 
-def _pods(cluster: Cluster, count: int) -> None:
-    """Asks for so many pods of the agent, and waits until they are ready."""
+def _ask_for(cluster: Cluster, count: int) -> None:
+    """So many pods of the agent."""
     patch = json.dumps({"spec": {"replicas": {"min": count, "max": count}}})
     cluster.kubectl("patch", "agent", _AGENT, "-n", AGENTS, "--type=merge", "-p", patch)
+
+
+def _wait_for(cluster: Cluster, count: int) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         status = cluster.get("agent", _AGENT)["status"]

@@ -37,7 +37,9 @@ from runyard_store.database import Database, open_database
 from runyard_store.migrate import require_schema
 
 AGENT_WORKERS = 8
-STOP_GRACE_SECONDS = 5.0
+STOP_GRACE_SECONDS = 1.0
+"""For reconciles that are under way when the operator stops. The next leader waits for them, so one that is held up by
+a pod that doesn't answer is cut: it is done again there."""
 SCHEMA_RETRY_SECONDS = 2.0
 
 log = structlog.get_logger()

@@ -3,6 +3,7 @@
 Made once by `app`; a test makes its own with fakes behind the ports.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -88,8 +89,7 @@ class World:
     async def end(self, grace: float) -> None:
         """Stops working: what runs has `grace` seconds to come to its end."""
         self.leading = False
-        for queue in self.queues:
-            await queue.stop(grace)
+        await asyncio.gather(*(queue.stop(grace) for queue in self.queues))
         await self.links.stop()
 
     def _owners(self) -> Iterable[Key]:

@@ -5,6 +5,8 @@ Each command only parses; the work is in the module it imports when it runs, so 
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -81,8 +83,9 @@ def dev(
     Runs the same gateway and runtime as in a cluster, in one process, on an sqlite database in the state folder.
     It needs no key. Stop it with Ctrl-C; threads are there again at the next start, unfinished runs go on.
     """
-    from runyard_cli.embedded.options import Options
-    from runyard_cli.embedded.serve import serve
+    with _embedded_extra():
+        from runyard_cli.embedded.options import Options
+        from runyard_cli.embedded.serve import serve
 
     if quiet and verbose:
         raise typer.BadParameter("--quiet and --verbose contradict each other")
@@ -111,11 +114,24 @@ def doctor(config: Config = CONFIG, host: Host = HOST, port: Port = PORT, state:
 
     Ends with 1 if something is missing. Changes nothing.
     """
-    from runyard_cli.doctor import examine
-    from runyard_cli.embedded.options import Options
+    with _embedded_extra():
+        from runyard_cli.doctor import examine
+        from runyard_cli.embedded.options import Options
 
     if not examine(Options(config=config, host=host, port=port, state=state, slots=1), Console(highlight=False)):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _embedded_extra() -> Iterator[None]:
+    """Around imports of what `runyard keys` does without: an installation of the extra `cli` alone lacks it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"the module {error.name} isn't installed: this command needs Runyard's extra 'embedded' "
+            "(pip install '.[embedded]' in its repository)."
+        ) from error
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Options and help of the command."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from typer.testing import CliRunner
 
 from runyard_cli.embedded.process import LONGEST_SOCKET_PATH, runtime_socket
 from runyard_cli.embedded.serve import sentence
+from runyard_cli.failure import CommandError
 from runyard_cli.main import app
 
 
@@ -36,6 +38,16 @@ def test_help_names_every_option() -> None:
 
 def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output.startswith("runyard ")
+
+
+@pytest.mark.parametrize(("command", "module"), [("dev", "embedded.serve"), ("doctor", "doctor")])
+def test_without_the_embedded_extra_a_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, command: str, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"runyard_cli.{module}", None)
+    result = CliRunner().invoke(app, [command])
+    assert isinstance(result.exception, CommandError)
+    assert "extra 'embedded'" in str(result.exception)
 
 
 @pytest.mark.parametrize(

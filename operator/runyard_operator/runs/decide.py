@@ -234,10 +234,10 @@ def _failed(reason: RunReason, message: str) -> End:
 
 
 def _cancel_reason(one: RunSeen) -> str:
+    """For the pod's log, so in our own words: what a caller gave as the reason is in the Run alone."""
     if one.gone:
         return "the Run was deleted"
-    cancel = one.run.spec.cancel
-    return (cancel.reason or "cancelled") if cancel else "a newer run of the thread replaces it"
+    return "cancelled" if one.run.spec.cancel else "a newer run of the thread replaces it"
 
 
 def _deleted(agent: str) -> str:

@@ -170,7 +170,7 @@ CASES: dict[str, tuple[Plan, tuple[Any, ...]]] = {
     ),
     "a running run is stopped by its own cancel": (
         plan(one := running(spec=cancel("Interrupt", "enough"))),
-        (Stop(one, CancelAction.INTERRUPT, "enough"),),
+        (Stop(one, CancelAction.INTERRUPT, "cancelled"),),
     ),
     "a stop is asked for once": (plan(running(spec=cancel("Interrupt"), stopping=CancelAction.INTERRUPT)), ()),
     "a stop is escalated": (

@@ -144,6 +144,8 @@ class Dispatcher:
                     self._on_status(message)
             except Unavailable as error:
                 log.warning("status stream broke", detail=error.detail)
+            except Exception:  # without this stream no run would ever end
+                log.exception("status not understood")
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _on_status(self, message: StatusMessage) -> None:

@@ -14,7 +14,7 @@ from tests.e2e.streams import Reading, ended_objects
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 READERS = 12
-STEPS = 60  # of 100 ms: a run lasts twice as long as its pod may drain
+STEPS, STEP_SECONDS = 60, 0.1  # a run lasts twice as long as its pod may drain
 DRAIN_SECONDS = 3
 
 
@@ -26,7 +26,9 @@ class Load:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readings: list[Reading] = field(default_factory=list)
 
-    async def one_after_the_other(self) -> None:
+    async def one_after_the_other(self, number: int) -> None:
+        """Begins after the reader before it, so that at any moment runs are at every step."""
+        await asyncio.sleep(number * STEPS * STEP_SECONDS / READERS)
         while not self.stopping.is_set():
             reading = Reading((await self.app.client.threads.create())["thread_id"])
             self.readings.append(reading)
@@ -48,8 +50,8 @@ async def test_a_new_template_and_an_upgrade_under_load_cut_no_run(cluster: Clus
     load = Load(cluster_app)
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(READERS):
-                group.create_task(load.one_after_the_other())
+            for number in range(READERS):
+                group.create_task(load.one_after_the_other(number))
             try:
                 await until_streaming(load)
                 await asyncio.to_thread(change_everything, cluster, old_pods)

@@ -7,7 +7,7 @@ name (see `unsupported`); a field that nobody knows is refused too: no option is
 from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from runyard_api.payload import SMALL_INT, Command, Durability, RunConfig
 from runyard_api.states import RunState, Strategy, ThreadState
@@ -16,6 +16,28 @@ WireStreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools"
 ]
 """`tools` is sent by chat UIs that have tool callbacks; it selects nothing here."""
+
+
+MAX_FILTER_VALUES = 256
+"""Values in a filter, lists and objects included. Postgres compares each item of its lists with each of a document's,
+and nothing, no timeout either, stops it in the middle of a document."""
+
+
+def _small(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError for a filter of more than MAX_FILTER_VALUES values."""
+    level: list[Any] = [wanted]
+    found = 0
+    while level:
+        found += len(level)
+        if found > MAX_FILTER_VALUES + 1:
+            raise ValueError(f"a filter may have at most {MAX_FILTER_VALUES} values")
+        inner = (node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list))
+        level = [child for children in inner for child in children]
+    return wanted
+
+
+Filter = Annotated[dict[str, Any], AfterValidator(_small)]
+"""JSON that what is looked for contains."""
 
 
 def _listed(value: object) -> object:
@@ -75,8 +97,8 @@ class ThreadPatch(_Body):
 class ThreadCount(_Body):
     """POST /threads/count. `metadata` and `values`: what a thread's must contain."""
 
-    metadata: dict[str, Any] | None = None
-    values: dict[str, Any] | None = None
+    metadata: Filter | None = None
+    values: Filter | None = None
     status: ThreadState | None = None
 
 
@@ -193,7 +215,7 @@ class HistoryRead(_Body):
 
     limit: int | None = Field(default=None, ge=1, le=1000)
     before: str | dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Filter | None = None
     checkpoint: CheckpointRef | None = None
     select: Any = None
 
@@ -201,7 +223,7 @@ class HistoryRead(_Body):
 class AssistantSearch(_Body):
     """POST /assistants/search and /assistants/count (which uses the filters alone)."""
 
-    metadata: dict[str, Any] | None = None
+    metadata: Filter | None = None
     graph_id: str | None = None
     name: str | None = None
     limit: int | None = Field(default=None, ge=1, le=1000)

@@ -106,7 +106,8 @@ async def open_database(
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Maps what drivers and pools raise: DataError → Invalid, everything else but IntegrityError → Unavailable."""
+    """Maps what drivers and pools raise: a value that can't be stored → Invalid, everything else but IntegrityError →
+    Unavailable."""
     try:
         yield
     except IntegrityError:
@@ -114,7 +115,15 @@ def database_errors() -> Iterator[None]:
     except DataError as error:
         raise Invalid(f"a value can't be stored: {_first_line(error)}") from error
     except (SQLAlchemyError, OSError) as error:
+        if _beyond_limits(error):
+            raise Invalid(f"a value can't be stored: {_first_line(error)}") from error
         raise Unavailable(f"the database doesn't answer: {_first_line(error)}") from error
+
+
+def _beyond_limits(error: BaseException) -> bool:
+    """Whether Postgres says that a value is larger than it can be: its class 54. No second try changes that."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+    return state.startswith("54")
 
 
 def create_private_file(parsed: DatabaseUrl) -> None:

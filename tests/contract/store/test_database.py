@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.store_rows import claimed, finish_of, stored_run
 
-from runyard_api.errors import Unavailable
+from runyard_api.errors import Invalid, Unavailable
 from runyard_store.checkpoints import Checkpointers, open_checkpointers
 from runyard_store.database import Database, open_database
 from runyard_store.migrate import REVISION, migrate, require_schema
@@ -88,6 +88,15 @@ async def test_files_of_sqlite_are_private(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         await open_database(f"sqlite:///{tmp_path}/missing/runyard.db")
+
+
+@pytest.mark.postgres
+async def test_a_value_beyond_what_postgres_can_hold_is_invalid_and_not_worth_a_second_try(postgres_url: str) -> None:
+    database = await open_database(postgres_url)
+    with pytest.raises(Invalid, match="can't be stored: array size exceeds"):
+        async with database.read() as connection:
+            await connection.execute(text("SELECT array_fill(1, ARRAY[100000, 100000])"))
+    await database.close()
 
 
 class State(TypedDict):

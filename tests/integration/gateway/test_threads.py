@@ -68,6 +68,13 @@ REFUSALS: dict[str, tuple[str, str, bytes, int, str]] = {
     "an assistant by name": ("GET", "/assistants/stub", b"", 422, "assistant_id: input should be a valid UUID"),
     "an assistant nobody has": ("GET", f"/assistants/{uuid4()}", b"", 404, "not found"),
     "a limit of zero": ("POST", "/assistants/search", b'{"limit": 0}', 422, "limit: input should be greater"),
+    "a filter that costs the database minutes": (
+        "POST",
+        "/threads/count",
+        b'{"metadata": {"a": [' + b"1," * 255 + b"1]}}",
+        422,
+        "metadata: a filter may have at most 256 values",
+    ),
     "an order that doesn't exist": ("POST", "/assistants/search", b'{"sort_by": "x"}', 422, "sort_by"),
 }
 

@@ -168,4 +168,6 @@ def _modes_in(text: str) -> list[str]:
         listed = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Invalid("stream_mode: is no JSON array of modes") from error
-    return [str(mode) for mode in listed]
+    if not all(isinstance(mode, str) for mode in listed):
+        raise Invalid("stream_mode: is no JSON array of modes")
+    return list(listed)

@@ -29,7 +29,7 @@ def test_modes_of_a_query(given: list[str], want: list[str]) -> None:
     assert modes_of(given) == want
 
 
-@pytest.mark.parametrize("given", ["nope", "[", '["nope"]', "[1]"])
+@pytest.mark.parametrize("given", ["nope", "[", '["nope"]', "[1]", "[" * 1000 + "]" * 1000])
 def test_modes_that_dont_exist_are_refused(given: str) -> None:
     with pytest.raises(Invalid, match="stream_mode"):
         modes_of([given])

@@ -125,7 +125,10 @@ class HistoryQuery(_Message):
 
 
 class StateUpdate(_Message):
+    """`user_id`: whose the thread must be; None, of gateways before it was sent, is anybody's."""
+
     graph_id: str
+    user_id: str | None = None
     values: Any = None
     as_node: str | None = None
     checkpoint: dict[str, Any] | None = None

@@ -104,6 +104,7 @@ class ThreadStates:
             )
         update = StateUpdate(
             graph_id=graph.graph_id,
+            user_id=thread.user_id,
             values=body.values,
             as_node=body.as_node,
             checkpoint=checkpoint_of(body.checkpoint, body.checkpoint_id),

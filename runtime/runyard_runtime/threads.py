@@ -46,14 +46,16 @@ class Threads:
     async def update(self, thread_id: str, change: StateUpdate) -> bytes:
         """Writes values as if a node had returned them; JSON {checkpoint, configurable, checkpoint_id}.
 
-        Raises Held while a run has the thread, or other updates for long, NotFound for an unknown checkpoint,
-        BadRequest for what the graph refuses.
+        Raises Held while a run has the thread, or other updates for long, NotFound for an unknown checkpoint or a
+        thread of another user, BadRequest for what the graph refuses.
         """
         engine = self._engine
         if isinstance(change.values, list):
             raise BadRequest("values must be an object or null, not a list")
         now_ms = time.time_ns() // 1_000_000
-        epoch = await claim_thread(engine.db, thread_id, self._holder, now_ms, patience_s=UPDATE_PATIENCE_S)
+        epoch = await claim_thread(
+            engine.db, thread_id, self._holder, now_ms, user_id=change.user_id, patience_s=UPDATE_PATIENCE_S
+        )
         try:
             config, view = await engine.graph_loop.run(self._write(thread_id, change, epoch))
             now = datetime.now(UTC)

@@ -29,7 +29,7 @@ async def copy_thread(db: Database, source_id: str, user_id: str, new_id: str, n
     """
     await get_thread(db, source_id, user_id)
     now_ms = int(now.timestamp() * 1000)
-    epoch = await claim_thread(db, source_id, f"copy to {new_id}", now_ms, patience_s=PATIENCE_S)
+    epoch = await claim_thread(db, source_id, f"copy to {new_id}", now_ms, user_id=user_id, patience_s=PATIENCE_S)
     try:
         async with db.begin() as connection:
             return await _copy_locked(db, connection, source_id, epoch, new_id, now)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard_api.errors import Early, Held, NotFound, Stale
@@ -21,7 +21,7 @@ from runyard_store.database import Database
 from runyard_store.first_claim import claim_first
 from runyard_store.pre_run import PreRun, capture, checkpoint_ms, fork_point, progress
 from runyard_store.rows import RunRow, run_row
-from runyard_store.tables import runs, thread_leases
+from runyard_store.tables import runs, thread_leases, threads
 from runyard_store.together import Together, bind, parameters
 
 UPDATE_CLAIM_MS = 30_000
@@ -110,21 +110,24 @@ async def claim_run(db: Database, *, run_id: str, attempt: int, holder: str, now
     return Claim(outcome, run, lease.epoch + 1, pre_run, resume, head_ms)
 
 
-async def claim_thread(db: Database, thread_id: str, holder: str, now_ms: int, *, patience_s: float = 0) -> int:
+async def claim_thread(
+    db: Database, thread_id: str, holder: str, now_ms: int, *, user_id: str | None = None, patience_s: float = 0
+) -> int:
     """Claims a thread for a writer that is no run (update state) and returns the epoch; `release` gives it back.
 
-    Such writers hold it for moments, so one is waited for, `patience_s` seconds in all; a run isn't. Raises NotFound,
+    Such writers hold it for moments, so one is waited for, `patience_s` seconds in all; a run isn't. With `user_id` it
+    is that user's or not there: one that was looked up before may be another's of the same id by now. Raises NotFound,
     Held (an unfinished run or another writer has it), Unavailable.
     """
     began = time.monotonic()
     while True:
         waited = time.monotonic() - began
-        epoch = await _take(db, thread_id, holder, now_ms + int(waited * 1000))
+        epoch = await _take(db, thread_id, holder, now_ms + int(waited * 1000), user_id)
         if epoch is not None:
             return epoch
         async with db.read() as connection:
             row = (await connection.execute(_HELD_BY, {"of_thread": thread_id})).one_or_none()
-        if row is None:
+        if row is None or user_id not in (None, row.user_id):
             raise NotFound(f"Thread with ID {thread_id} not found.")
         if row.holder is not None and (row.run_id is not None or waited >= patience_s):
             end = "its run has ended" if row.run_id else "that one is done"
@@ -132,10 +135,12 @@ async def claim_thread(db: Database, thread_id: str, holder: str, now_ms: int, *
         await asyncio.sleep(random.uniform(*_RETRY_SECONDS))
 
 
-async def _take(db: Database, thread_id: str, holder: str, now_ms: int) -> int | None:
+async def _take(db: Database, thread_id: str, holder: str, now_ms: int, user_id: str | None) -> int | None:
     free = thread_leases.c.holder.is_(None) | (
         thread_leases.c.run_id.is_(None) & (thread_leases.c.claimed_ms <= now_ms - UPDATE_CLAIM_MS)
     )
+    if user_id is not None:
+        free &= exists().where(threads.c.thread_id == thread_id, threads.c.user_id == user_id)
     take = (
         update(thread_leases)
         .where(thread_leases.c.thread_id == thread_id, free)
@@ -212,8 +217,10 @@ async def _write_claim(
     await _WRITE.execute(db.kind, connection, values)
 
 
-_HELD_BY = select(thread_leases.c.holder, thread_leases.c.run_id).where(
-    thread_leases.c.thread_id == bindparam("of_thread")
+_HELD_BY = (
+    select(thread_leases.c.holder, thread_leases.c.run_id, threads.c.user_id)
+    .join(threads, threads.c.thread_id == thread_leases.c.thread_id)
+    .where(thread_leases.c.thread_id == bindparam("of_thread"))
 )
 _LEASE_COLUMNS = ("epoch", "run_id", "attempt", "holder", "claimed_ms", "last_base", "pre_run")
 _lower = runs.alias("lower_runs")

@@ -16,6 +16,7 @@ from runyard_api.states import RunState, ThreadState
 from runyard_store.checkpoints import Checkpointers, open_checkpointers
 from runyard_store.copying import copy_thread
 from runyard_store.database import Database
+from runyard_store.deletion import delete_thread
 from runyard_store.finish import finish_run
 from runyard_store.leases import claim_thread, release
 from runyard_store.runs import finish_unheld
@@ -170,3 +171,18 @@ async def test_what_can_be_copied(db: Database, savers: Checkpointers) -> None:
     copy = str(uuid4())
     await copy_thread(db, source, USER, copy, later(60))
     assert len(await reading(savers, copy)) == len(await reading(savers, source))
+
+
+async def test_a_thread_that_is_anothers_by_the_time_it_is_free_is_neither_copied_nor_claimed(db: Database) -> None:
+    source = str(uuid4())
+    await create_thread(db, thread_id=source, user_id=USER, metadata={}, now=NOW)
+    await claim_thread(db, source, "an update", NOW_MS)
+    copying = asyncio.create_task(copy_thread(db, source, USER, str(uuid4()), NOW))
+    await asyncio.sleep(0.2)
+    await delete_thread(db, source, USER)
+    await create_thread(db, thread_id=source, user_id="somebody else", metadata={"secret": 1}, now=NOW)
+    with pytest.raises(NotFound):
+        await copying
+    with pytest.raises(NotFound):
+        await claim_thread(db, source, "an update", NOW_MS, user_id=USER)
+    assert await claim_thread(db, source, "an update", NOW_MS, user_id="somebody else")

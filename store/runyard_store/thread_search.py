@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, literal_column, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, func, literal, literal_column, select
 
+from runyard_api.errors import Invalid
 from runyard_api.states import ThreadState
 from runyard_store.database import Database
 from runyard_store.rows import UNKNOWN_HEAD, ThreadRow, thread_row
 from runyard_store.tables import threads
 
+PAGE_BYTES = 32 * 2**20
+"""What one page may hold: it is in memory several times on its way out."""
 SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]
 
 
@@ -29,22 +32,31 @@ class ThreadFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadPage:
-    """Which of them, in which order. Without `with_values` the rows' values aren't read and None."""
+    """Which of them, in which order. Without `with_values` the rows' values aren't read and None. `copies`: how often
+    the answer may repeat what was read."""
 
     limit: int = 10
     offset: int = 0
     sort_by: SortBy = "created_at"
     descending: bool = True
     with_values: bool = True
+    copies: int = 1
 
 
 async def search_threads(db: Database, wanted: ThreadFilter, page: ThreadPage) -> list[ThreadRow]:
     """One page. A row's `head` is None, or UNKNOWN_HEAD where that is what it is: heads aren't read here.
 
-    Raises Invalid (a filter that no document can contain), Unavailable.
+    Raises Invalid (a filter that no document can contain, a page larger than PAGE_BYTES), Unavailable.
     """
-    query = _columns(page).where(_where(db, wanted)).order_by(*_order(page)).limit(page.limit).offset(page.offset)
+    where = _where(db, wanted)
+    query = _columns(page).where(where).order_by(*_order(page)).limit(page.limit).offset(page.offset)
     async with db.read() as connection:
+        size = (await connection.execute(_size(db, where, page))).scalar_one()
+        if size * page.copies > PAGE_BYTES:
+            raise Invalid(
+                f"limit: the threads of this page hold {size} bytes; at most {PAGE_BYTES // page.copies} are answered "
+                "at once: ask for fewer, or by select for less of them"
+            )
         return [thread_row(row) for row in (await connection.execute(query)).mappings()]
 
 
@@ -56,6 +68,16 @@ async def count_threads(db: Database, wanted: ThreadFilter) -> int:
 
 
 _UNKNOWN = orjson.dumps(UNKNOWN_HEAD).decode()
+
+
+def _size(db: Database, where: ColumnElement[bool], page: ThreadPage) -> Select[Any]:
+    """Bytes of what people put into the threads of a page: read before they are, since they may be of any size."""
+    length = func.octet_length if db.kind == "postgresql" else func.length
+    size: ColumnElement[int] = length(cast(threads.c.metadata, Text))
+    if page.with_values:
+        size = size + func.coalesce(length(cast(threads.c["values"], Text)), 0)
+    rows = select(size.label("size")).where(where).order_by(*_order(page)).limit(page.limit).offset(page.offset)
+    return select(func.coalesce(func.sum(rows.subquery().c.size), 0))
 
 
 def _columns(page: ThreadPage) -> Select[Any]:

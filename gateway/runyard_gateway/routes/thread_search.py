@@ -73,5 +73,6 @@ def _page(body: ThreadSearch) -> ThreadPage:
         offset=body.offset or 0,
         sort_by=body.sort_by or "created_at",
         descending=body.sort_order != "asc",
+        copies=1 + len(body.extract or {}),
         with_values=read or any(path.startswith("values") for path in (body.extract or {}).values()),
     )

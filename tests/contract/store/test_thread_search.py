@@ -9,6 +9,7 @@ from sqlalchemy import text
 from tests.support.postgres import PostgresServer
 from tests.support.store_rows import NOW, claimed, finish_of, later, stored_run
 
+from runyard_api.errors import Invalid
 from runyard_api.states import RunState, ThreadState
 from runyard_store.database import Database, open_database
 from runyard_store.finish import finish_run
@@ -182,3 +183,14 @@ async def test_with_ten_thousand_threads_and_runs_pages_come_by_index_and_totals
             plan = (await connection.execute(text(f"EXPLAIN SELECT * {query}"), asked)).scalars().all()
             assert any(index in line for line in plan), plan
     await db.close()
+
+
+async def test_a_page_larger_than_can_be_answered_is_refused_before_it_is_read(db: Database, user: str) -> None:
+    for _ in range(3):
+        await made(db, user, big="x" * (12 * 2**20))
+    assert len(await found(db, user, page=ThreadPage(limit=2))) == 2
+    with pytest.raises(Invalid, match="limit: the threads of this page hold 37"):
+        await found(db, user)
+    with pytest.raises(Invalid, match="ask for fewer"):
+        await found(db, user, page=ThreadPage(limit=1, copies=4))
+    assert await count_threads(db, ThreadFilter(user_id=user)) == 3

@@ -1,6 +1,6 @@
 """The answer that is a stream of lines: sent as they come, ended when its reader goes away. Used by app.py.
 
-Starlette's own does the same with a task group of anyio, which costs each stream as much as its first events.
+Starlette's own does the same with a task group of anyio for each stream, which two tasks do without.
 """
 
 import asyncio

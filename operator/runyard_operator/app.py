@@ -56,7 +56,6 @@ class Operator:
     _http: aiohttp.ClientSession | None = None
     _probes: asyncio.Server | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    _leading: asyncio.Task[None] | None = None
 
     @property
     def feed(self) -> Feed:
@@ -98,17 +97,17 @@ class Operator:
             finally:
                 await feed.world.end(STOP_GRACE_SECONDS if leadership.certain else 0.0)
 
-        self._leading = asyncio.create_task(leadership.lead(serve_term))
-        self._leading.add_done_callback(_end_with)
+        leading = asyncio.create_task(leadership.lead(serve_term))
+        leading.add_done_callback(_end_with)
+        self._tasks.append(leading)
         health.started = True
         log.info("operator started", namespace=self.settings.agents_namespace, runs=len(feed.world.caches.runs))
 
     async def stop(self) -> None:
         """Finishes what is being worked, within a few seconds, and closes everything."""
-        tasks = [*self._tasks, *([self._leading] if self._leading is not None else [])]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._probes is not None:
             self._probes.close()
         if self._http is not None:
